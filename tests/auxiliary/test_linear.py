@@ -39,15 +39,6 @@ def test_coefficients_of_a_categorical_variable_are_scikit_learn_s_centred():
     np.testing.assert_allclose(member(x).softmax(1), oracle.predict_proba(x.numpy()), atol=1e-12)
 
 
-def test_a_categorical_variable_of_two_classes_has_two_opposite_outputs():
-    x, score = people()
-    sex = (score > 0).double()
-    two = Protected("sex", "categorical", ("w", "m"))
-    pair = LinearAuxiliary().fit(Dataset.from_arrays(x, sex, protected=[two])).members[0](x)
-    single = LinearAuxiliary().fit(Dataset.from_arrays(x, sex)).members[0](x)
-    torch.testing.assert_close(pair, torch.cat([-single / 2, single / 2], dim=1))
-
-
 def test_a_continuous_variable_is_regressed_on_its_standardised_values():
     x, score = people()
     age = 40 + 10 * score

@@ -8,7 +8,7 @@ import torch
 
 from fairfox.auxiliary import model as module
 from fairfox.auxiliary.mlp import MLP
-from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary, combine_outputs, heads_of
+from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, heads_of
 from fairfox.auxiliary.training import centre_and_spread, protected_loss
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError
@@ -53,22 +53,15 @@ def share_right(logit, c):
 # What it sees
 
 
-def test_withheld_columns_have_exactly_zero_derivatives():
-    data = women_and_men()
-    data = replace(data, withheld=torch.tensor([True, False, False, False]))  # the column that tells sex
-    for member in quick().fit(data).members:
-        jac = autograd_jacobian(member, data.x)
-        assert not jac[:, :, 0].any()
-        assert jac[:, :, 1:].any()
-
-
-def test_columns_that_never_vary_have_exactly_zero_derivatives():
+def test_withheld_columns_and_columns_that_never_vary_have_exactly_zero_derivatives():
     data = women_and_men()
     data.x[:, 2] = 7.0
+    data = replace(data, withheld=torch.tensor([True, False, False, False]))  # the column that tells sex
     elsewhere = data.x.clone()
     elsewhere[:, 2] = torch.linspace(-5, 5, len(data))
     for member in quick().fit(data).members:
-        assert not autograd_jacobian(member, elsewhere)[:, :, 2].any()
+        jac = autograd_jacobian(member, elsewhere)
+        assert jac.abs().amax((0, 1)).bool().tolist() == [False, True, False, True]
         torch.testing.assert_close(member(elsewhere), member(data.x))
 
 
@@ -83,35 +76,28 @@ def test_the_jacobian_by_layers_is_that_of_the_member_itself(depth):
     torch.testing.assert_close(autograd_jacobian(member, x), oracle, atol=1e-6, rtol=1e-5)
 
 
-def test_combined_outputs_are_those_of_the_member_combined():
-    member = AuxiliaryMember.of(MLP(4, 4, width=8).member(0), torch.ones(4, dtype=torch.bool), [SEX, RACE])
-    x, matrix = people(20)[0], torch.tensor([[0.0, -1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
-    for model in (member, lambda x: member(x)):
-        combined = combine_outputs(model, matrix)
-        torch.testing.assert_close(combined(x), member(x) @ matrix.T)
-        torch.testing.assert_close(
-            autograd_jacobian(combined, x), torch.einsum("rk,nkd->nrd", matrix, autograd_jacobian(member, x))
-        )
-    single = FixedAuxiliary([lambda x: x]).members[0]
-    assert combine_outputs(single, torch.ones(1, 1)) is single
-
-
 # What it learns from
 
 
-def test_held_out_rows_are_not_trained_on(monkeypatch):
+def watched(monkeypatch, data):
+    """Return the rows, targets and validation targets that a network is trained on, and the held-out people."""
     seen = []
 
-    def watching(net, x, *args, **options):
-        seen.append(x.clone())
-        return train(net, x, *args, **options)
+    def watching(net, x, targets, **options):
+        seen.append((x.clone(), targets, options["valid_targets"]))
+        return train(net, x, targets, **options)
 
     train = module.train
     monkeypatch.setattr(module, "train", watching)
+    held_out = quick(max_epochs=1).fit(data).held_out
+    return *seen[0], held_out
+
+
+def test_held_out_rows_are_not_trained_on(monkeypatch):
     data = women_and_men()
     data.x[:, 3] = torch.arange(len(data)) / 100  # names every row
-    held_out = quick(max_epochs=1).fit(data).held_out
-    trained, kept = set(seen[0][:, 3].tolist()), set(held_out.x[:, 3].tolist())
+    x, _, _, held_out = watched(monkeypatch, data)
+    trained, kept = set(x[:, 3].tolist()), set(held_out.x[:, 3].tolist())
     assert not trained & kept
     assert trained | kept == set(data.x[:, 3].tolist())
     assert len(kept) == pytest.approx(len(data) / 5, abs=1)
@@ -158,26 +144,12 @@ def test_a_variable_nobody_knows_is_refused():
 # How much people count
 
 
-def watched_targets(monkeypatch, data):
-    seen = []
-
-    def watching(net, x, targets, **options):
-        seen.append((targets, options["valid_targets"]))
-        return train(net, x, targets, **options)
-
-    train = module.train
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "train", watching)
-        fitted = quick(max_epochs=1).fit(data)
-    return seen[0], fitted
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_numbers_are_standardised_by_all_known_rows(monkeypatch, weighted):
     data = all_three()
     data.c[:50, 2] = torch.nan
     weights = torch.rand(300, generator=torch.Generator().manual_seed(1)) if weighted else None
-    (targets, valid_targets), _ = watched_targets(monkeypatch, replace(data, weights=weights))
+    _, targets, valid_targets, _ = watched(monkeypatch, replace(data, weights=weights))
     both = torch.cat([targets, valid_targets])
     count = both[:, 3] if weighted else torch.ones(300)
     known = ~both[:, 2].isnan()
@@ -206,15 +178,6 @@ def test_a_row_of_weight_two_is_the_row_twice(protected):
     weighted = torch.cat([c, (weights / weights.mean()).expand(2, 5)[..., None]], dim=2)
     twice = [torch.cat([part, part[:, :1]], dim=1) for part in (out, c)]
     torch.testing.assert_close(loss(out, weighted), loss(*twice))
-
-
-def test_people_of_weight_zero_are_not_learned_from():
-    data = women_and_men(600)
-    wrong = torch.arange(600) % 3 > 0
-    c = torch.where(wrong[:, None], 1 - data.c, data.c)  # most say the opposite
-    lying = replace(data, c=c, weights=(~wrong).float())
-    member = quick(refits=1, max_epochs=40, rate=1e-2).fit(lying).members[0]
-    assert share_right(member(data.x)[:, 0], data.c[:, 0]) > 0.85
 
 
 # What its outputs are
@@ -252,26 +215,8 @@ def test_two_classes_are_learned_as_a_binary_variable_is():
         expected = torch.cat([-z / 2, z / 2], dim=1)
         torch.testing.assert_close(pair[:, :2], expected, atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(pair[:, 2:], single[:, 1:], atol=1e-6, rtol=1e-6)
-    assert heads_of(both.protected)[0] == Head(2, centred=True)
-
-
-def test_output_of_a_continuous_variable_is_its_standardised_value():
-    x, _, _, age = people(600)
-    data = Dataset.from_arrays(x, age, protected=[AGE])
-    member = quick(refits=1, width=16, max_epochs=60, rate=3e-3).fit(data).members[0]
-    with torch.no_grad():
-        out = member(x)[:, 0]
-    standardised = (age - age.mean()) / age.std()
-    assert float((out - standardised).square().mean()) < 0.2  # noise alone is 0.09 / 1.09
-
-
-def test_heads_stand_one_after_the_other():
-    data = all_three()
-    member = quick(refits=1).fit(data).members[0]
-    out = member(data.x).detach()
-    assert out.shape == (300, 5)
-    torch.testing.assert_close(out[:, 1:4].sum(1), torch.zeros(300), atol=1e-5, rtol=0)
     assert heads_of(data.protected) == (Head(1), Head(3, centred=True), Head(1))
+    assert heads_of(both.protected) == (Head(2, centred=True), Head(3, centred=True), Head(1))
 
 
 def test_outputs_follow_the_precision_of_the_rows():
@@ -280,6 +225,3 @@ def test_outputs_follow_the_precision_of_the_rows():
     assert member(data.x.double()).dtype == torch.float64
     assert member(data.x).dtype == torch.float32
     torch.testing.assert_close(member(data.x.double()).float(), member(data.x))
-
-
-# Seeds

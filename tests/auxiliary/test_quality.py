@@ -30,15 +30,19 @@ def test_quality_of_a_binary_variable_is_scikit_learn_s():
     assert quality.chance_log_loss == pytest.approx(log_loss(c, [rate] * 300))
 
 
-def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest():
-    logits = draw(300, 3)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest(weighted):
+    logits, weights = draw(300, 3), draw(300, seed=2).square() if weighted else None
     c = (logits + draw(300, 3, seed=1)).argmax(1).double()
-    quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE)
+    quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE, weights)
     shares = logits.softmax(1).numpy()
-    assert quality.value == pytest.approx(roc_auc_score(c, shares, multi_class="ovr"))
-    assert quality.log_loss == pytest.approx(log_loss(c, shares))
-    rates = torch.bincount(c.long()).double() / 300
+    oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
+    assert quality.value == pytest.approx(sum(oracle) / 3)
+    assert quality.log_loss == pytest.approx(log_loss(c, shares, sample_weight=weights))
+    rates = torch.bincount(c.long(), weights=weights).double()
+    rates /= rates.sum()
     assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
+    assert quality.rows == 300
 
 
 def test_quality_of_a_number_is_r2_of_its_predictions():
@@ -48,19 +52,6 @@ def test_quality_of_a_number_is_r2_of_its_predictions():
     assert (quality.metric, quality.chance, quality.chance_log_loss) == ("r2", 0.0, 1.0)
     assert quality.value == pytest.approx(r2_score(c, out))
     assert quality.log_loss == pytest.approx(float((out - c).square().mean() / c.var(correction=0)))
-
-
-def test_weights_are_scikit_learn_s_sample_weights():
-    logits, weights = draw(300, 3), draw(300, seed=2).square()
-    c = (logits + draw(300, 3, seed=1)).argmax(1).double()
-    shares = logits.softmax(1).numpy()
-    quality = measure_quality(logits, c, RACE, weights)
-    oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
-    assert quality.value == pytest.approx(sum(oracle) / 3)
-    assert quality.log_loss == pytest.approx(log_loss(c, shares, sample_weight=weights))
-    rates = torch.bincount(c.long(), weights=weights) / weights.sum()
-    assert quality.chance_log_loss == pytest.approx(float(-(rates * rates.log()).sum()))
-    assert quality.rows == 300
 
 
 def test_confident_logits_do_not_overflow():
@@ -102,23 +93,26 @@ def test_a_useful_auxiliary_needs_no_warning():
     assert quality_warnings(replace(GOOD, metric="r2", value=0.06)) == []
 
 
-def test_an_auxiliary_that_is_too_good_is_warned_about():
-    (warning,) = quality_warnings(replace(GOOD, value=0.9951))
-    assert warning == (
-        "The features almost determine 'sex' (auxiliary AUC 0.995): people of one group have no counterpart "
-        "in the other, so gradient and move scores are extrapolations."
-    )
+ALMOST = (
+    "The features almost determine 'sex' (auxiliary AUC 0.995): people of one group have no counterpart "
+    "in the other, so gradient and move scores are extrapolations."
+)
+HARDLY = (
+    "The features hardly predict 'sex' (auxiliary AUC {}, chance 0.5): gradient and move tests have "
+    "no direction to follow."
+)
 
 
-@pytest.mark.parametrize("value", [0.54, 0.5, 0.31])
-def test_an_auxiliary_no_better_than_chance_is_warned_about(value):
-    (warning,) = quality_warnings(replace(GOOD, value=value))
-    assert warning == (
-        f"The features hardly predict 'sex' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move tests have "
-        "no direction to follow."
-    )
-
-
-def test_a_regression_no_better_than_the_mean_is_warned_about():
-    (warning,) = quality_warnings(replace(GOOD, variable="age", metric="r2", value=-0.02))
-    assert warning == "The features hardly predict 'age' (auxiliary R2 -0.020): there is no direction to follow."
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"value": 0.9951}, ALMOST),
+        *(({"value": value}, HARDLY.format(f"{value:.3f}")) for value in (0.54, 0.5, 0.31)),
+        (
+            {"variable": "age", "metric": "r2", "value": -0.02},
+            "The features hardly predict 'age' (auxiliary R2 -0.020): there is no direction to follow.",
+        ),
+    ],
+)
+def test_an_auxiliary_that_is_too_good_or_no_better_than_chance_is_warned_about(changes, sentence):
+    assert quality_warnings(replace(GOOD, **changes)) == [sentence]

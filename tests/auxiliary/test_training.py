@@ -2,20 +2,18 @@
 
 import pytest
 import torch
-from populations import individuals
 from torch import nn
 
-from fairfox.auxiliary import training
 from fairfox.auxiliary.mlp import MLP
 from fairfox.auxiliary.training import binary_loss, train
 
 MEMBERS, ROWS, BATCH = 3, 70, 16  # the last minibatch has 6 rows
 
 
-def problem(*, dtype=torch.float64):
+def problem():
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(ROWS + 30, 4, generator=generator).to(dtype)
-    y = (x[:, 0] + 0.5 * torch.randn(len(x), generator=generator).to(dtype) > 0).to(dtype)
+    x = torch.randn(ROWS + 30, 4, generator=generator).double()
+    y = (x[:, 0] + 0.5 * torch.randn(len(x), generator=generator).double() > 0).double()
     return x[:ROWS], y[:ROWS], x[ROWS:], y[ROWS:]
 
 
@@ -53,28 +51,17 @@ def train_alone(net, member, *, epochs, patience, seed, rate):
     return net, best, best_epoch
 
 
-def fit(net, *, seed=5, rate=1e-2, epochs=60, patience=3):
+def fit(net, **options):
     x, y, valid_x, valid_y = problem()
-    return train(
-        net,
-        x,
-        y,
-        loss=binary_loss,
-        valid_x=valid_x,
-        valid_targets=valid_y,
-        batch_size=BATCH,
-        rate=rate,
-        max_epochs=epochs,
-        patience=patience,
-        seed=seed,
-    )
+    given = {"loss": binary_loss, "batch_size": BATCH, "rate": 1e-2, "patience": 3, "seed": 5} | options
+    return train(net, x, y, valid_x=valid_x, valid_targets=valid_y, **given)
 
 
 @pytest.mark.parametrize(("epochs", "patience", "rate"), [(2, 3, 1e-2), (60, 3, 1e-2), (60, 1, 3e-2)])
 def test_members_trained_together_equal_each_trained_alone(epochs, patience, rate):
     net = network()
     alone = [net.member(m) for m in range(MEMBERS)]
-    history = fit(net, epochs=epochs, patience=patience, rate=rate)
+    history = fit(net, max_epochs=epochs, patience=patience, rate=rate)
     _, _, valid_x, _ = problem()
     for m, one in enumerate(alone):
         expected, loss, epoch = train_alone(one.train(), m, epochs=epochs, patience=patience, seed=5, rate=rate)
@@ -93,54 +80,19 @@ def test_networks_train_on_one_thread_and_leave_the_number_of_threads_as_it_was(
         inside.append(torch.get_num_threads())
         return binary_loss(outputs, targets)
 
-    x, y, valid_x, valid_y = problem()
     torch.set_num_threads(2)
     try:
-        train(network(), x, y, loss=loss, valid_x=valid_x, valid_targets=valid_y, max_epochs=1)
+        fit(network(), loss=loss, max_epochs=1)
         assert set(inside) == {1}
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("people", "threads"), [(100, 1), (101, 2)])
-def test_few_people_take_one_thread_and_many_those_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch, people: int, threads: int
-):
-    monkeypatch.setattr(training, "_FEW_CELLS", 200)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        counted = training.on_threads_by_size(lambda data: torch.get_num_threads())
-        assert counted(individuals(torch.zeros(people, 2), torch.arange(people) % 2)) == threads
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_the_best_weights_come_back():
-    net = network()
-    history = fit(net, rate=0.05, patience=8)
-    _, _, valid_x, valid_y = problem()
-    with torch.no_grad():
-        losses = binary_loss(net(valid_x), valid_y.expand(MEMBERS, -1))
-    torch.testing.assert_close(losses, history.best_loss)
-    assert (history.best_epoch < history.epochs).all()
-
-
 def test_a_network_that_never_improves_keeps_its_first_weights():
-    x, y, valid_x, valid_y = problem()
     net = network(1)
     before = [p.detach().clone() for p in net.parameters()]
-    history = train(
-        net,
-        x,
-        y,
-        loss=lambda out, targets: binary_loss(out, targets) * torch.nan,
-        valid_x=valid_x,
-        valid_targets=valid_y,
-        patience=2,
-    )
+    history = fit(net, loss=lambda out, targets: binary_loss(out, targets) * torch.nan, patience=2)
     assert history.epochs == 2
     for now, then in zip(net.parameters(), before, strict=True):
         assert torch.equal(now, then)
@@ -148,7 +100,7 @@ def test_a_network_that_never_improves_keeps_its_first_weights():
 
 def test_training_works_where_gradients_are_switched_off():
     net, expected = network(), network()
-    fit(expected, epochs=1)
+    fit(expected, max_epochs=1)
     with torch.no_grad():
-        fit(net, epochs=1)
+        fit(net, max_epochs=1)
     assert torch.equal(net.weights[0], expected.weights[0])

@@ -1,7 +1,6 @@
 """Generated people: their labels, their truth, their files."""
 
 from copy import deepcopy
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from fairfox.benchmark.fusion import fuse
 from fairfox.benchmark.generator import SyntheticBias
 from fairfox.errors import DataError, FileError, NotFittedError, OptionError
-from tests.benchmark.tables import SMALL, model, table
+from tests.benchmark.tables import model, table
 
 both_fusions = pytest.mark.parametrize("fusion", ["concat", "outer"])
 
@@ -115,19 +114,6 @@ def test_loading_runs_no_code(tmp_path):
     torch.save({"format": print}, path)  # a function, which only unpickling could bring back
     with pytest.raises(FileError, match="UnpicklingError"):
         SyntheticBias.load(path)
-
-
-def test_fit_models_both_tables_with_their_own_settings():
-    settings = (SMALL, replace(SMALL, width=24))
-    fitted = SyntheticBias(modes=(2, 4), settings=settings).fit(table(100, columns=2), table(100, columns=1))
-    assert fitted.sample(10, bias=0.0).x.shape == (10, 2 * 2 + 1 * 4)
-    assert fitted.settings[1] == replace(SMALL, modes=4, width=24)
-
-
-def test_fit_refuses_a_collapsed_latent():
-    heavy = replace(SMALL, kl_weight=50.0)
-    with pytest.raises(DataError, match="collapsed"):
-        SyntheticBias(settings=(heavy, heavy)).fit(table(100), table(100))
 
 
 def test_what_is_not_fitted_cannot_be_sampled():

@@ -13,7 +13,6 @@ from fairfox.benchmark.judge import Trial, average_precision, judge, make_trial,
 from fairfox.benchmark.truth import train_target, unbiased_variance
 from fairfox.data.dataset import Dataset, Truth
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.fairtests.faux import LIC
 from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.registry import make_test
 
@@ -29,24 +28,13 @@ def test_average_precision_by_hand():
     # best first: 1, 0, 1, 0 -> half the recall at precision 1, half at 2/3
     assert average_precision([0, 1, 0, 1], [0.3, 0.9, 0.1, 0.2]) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
     assert average_precision([0, 1, 0, 1], [0.3, 0.9, 0.1, 0.5]) == 1.0
-
-
-def test_a_perfectly_inverted_order_tends_to_one_minus_log_two():
-    truth = np.repeat([1, 0], 5000)
-    assert average_precision(truth, np.arange(10_000)) == pytest.approx(1 - math.log(2), abs=1e-3)
-
-
-def test_average_precision_without_positives_is_nan():
-    assert math.isnan(average_precision([0, 0], [0.1, 0.2]))
+    assert math.isnan(average_precision([0, 0], [0.1, 0.2]))  # nobody is treated unfairly
 
 
 def test_spearman_by_hand():
     # ranks 1 2 3 4 and 2 1 4 3: 1 - 6 * 4 / (4 * 15) = 0.6
     assert spearman([10, 20, 30, 40], [2, 1, 4, 3]) == pytest.approx(0.6)
     assert spearman([1, 2, 3], [8, 4, 2]) == pytest.approx(-1.0)
-
-
-def test_spearman_of_a_constant_is_nan():
     assert math.isnan(spearman([0.1, 0.1, 0.1], [1.0, 2.0, 3.0]))
 
 
@@ -133,11 +121,6 @@ def test_a_test_is_fitted_once_unless_it_comes_fitted():
     assert len(test.fitted_on) == 1
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
-def test_scores_may_come_as_lists_arrays_or_tensors(kind):
-    assert judge(Foreign(kind([0.0, 1.0, 2.0, 3.0]), kind([0.5] * 4)), four_people()).ap == 1.0
-
-
 class Abstaining:
     """A test that scores by x and abstains from the third person."""
 
@@ -169,12 +152,6 @@ def test_a_test_that_forgets_people_is_refused():
         judge(Foreign([0.0, 1.0, 2.0]), four_people())
     with pytest.raises(ShapeError, match=r"scores has shape \(4, 1\)"):
         judge(Foreign([[0.0], [1.0], [2.0], [3.0]]), four_people())
-
-
-def test_people_without_a_truth_are_refused():
-    given = four_people()
-    with pytest.raises(DataError, match="true score needs counterfactuals"):
-        judge(LIC(), replace(given, people=replace(given.people, truth=None)))
 
 
 def test_where_nobody_is_treated_unfairly_there_is_no_average_precision():

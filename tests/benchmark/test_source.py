@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from fairfox.benchmark.generator import SyntheticBias
-from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score, source_of
-from fairfox.data.datasets import load_credit
+from fairfox.benchmark.source import SourceModel, SourceSettings, generator_score, source_of
 from fairfox.errors import ColumnError, DataError, OptionError
 from tests.benchmark.tables import SHORT, SMALL, model, table
 
@@ -28,19 +27,13 @@ def test_sampled_rows_are_mode_probabilities_with_the_classes_of_the_table():
 
 
 def test_an_easy_table_scores_high_and_one_without_a_relation_scores_lower():
-    assert generator_score(easy()) > 0.8
-    assert generator_score(hard()) < 0.62
+    assert generator_score(easy(), pairs=2000) > 0.8
+    assert generator_score(hard(), pairs=2000) < 0.62
 
 
 def test_a_collapsed_generator_is_refused_with_the_reason():
     with pytest.raises(DataError, match=r"collapsed: within a class .* lower kl_weight \(50\)"):
         model(replace(SMALL, kl_weight=50.0))
-
-
-def test_it_is_restored_from_what_it_says_about_itself():
-    again = SourceModel.restored(easy().state())
-    assert torch.equal(again.sample(10, seed=2)[0], easy().sample(10, seed=2)[0])
-    assert (again.settings, again.names, again.levels) == (SMALL, ("f0", "f1", "f2"), (0.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -79,14 +72,6 @@ def test_categories_are_refused():
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         SourceSettings(**options)
-
-
-@pytest.mark.slow
-def test_german_credit_scores_about_what_the_paper_says(data_file):
-    data_file("pmlb_credit_g.tsv.gz")
-    found = SourceModel.fit(load_credit(), PAPER_SETTINGS["credit"], seed=0)
-    assert generator_score(found) == pytest.approx(0.657, abs=0.1)  # one fit; seeds differ by 0.02 (standard deviation)
-    assert found.spread >= 0.5
 
 
 # --- any table as a source ------------------------------------------------------------------------------------------
@@ -144,12 +129,13 @@ def test_two_tables_of_ones_own_are_fused():
     clinic = pandas.DataFrame({"dose": generator.normal(size=120), "sex": generator.choice(["m", "f"], 120)})
     clinic["height"] = 165 + 12 * (clinic["sex"] == "m") + generator.normal(size=120)
     bank = polars.DataFrame({"debt": generator.normal(size=120), "repaid": generator.integers(0, 2, 120)})
-    small = SourceSettings(modes=2, width=32, depth=1)
-    fused = SyntheticBias(settings=(small, small))
+    small = SourceSettings(width=32, depth=1)
+    fused = SyntheticBias(modes=(2, 3), settings=(small, replace(small, width=24)))
     people = fused.fit(source_of(clinic, label="sex"), source_of(bank, label="repaid")).sample(50, bias=0.5)
     assert people.names == tuple(
         f"{side}: {name} mode {mode}"
-        for side, name in (("c", "dose"), ("c", "height"), ("y", "debt"))
-        for mode in (1, 2)
+        for side, name, modes in (("c", "dose", 2), ("c", "height", 2), ("y", "debt", 3))
+        for mode in range(1, modes + 1)
     )
+    assert fused.settings == (replace(small, modes=2), replace(small, modes=3, width=24))
     assert torch.isfinite(people.x).all()

@@ -26,22 +26,13 @@ PEOPLE = 2000
 UNKNOWN = 600
 
 
-def _club_of_sex(sex: Values, noise: Values) -> Values:
-    return sex + 0.35 * noise
-
-
-def _club_of_race(race: Values, noise: Values) -> Values:
+def _club(race: Values, noise: Values) -> Values:
     return race + 0.35 * noise
 
 
-def with_a_club(world: World, club: Variable) -> World:
-    """Return the world with one more column, in which people are much like others of their group."""
-    *others, label = world.variables
-    return replace(world, name=f"{world.name} with a club", variables=(*others, club, label))
-
-
-ADDITIVE_TOLD = with_a_club(ADDITIVE, Variable("club", _club_of_sex))
-THREE_TOLD = with_a_club(THREE_CLASSES, Variable("club", _club_of_race))
+# One more column, in which people are much like others of their group.
+*OTHERS, LABEL = THREE_CLASSES.variables
+THREE_TOLD = replace(THREE_CLASSES, name="with a club", variables=(*OTHERS, Variable("club", _club), LABEL))
 
 
 @dataclass(frozen=True)
@@ -81,11 +72,7 @@ def hidden(world: World) -> Hidden:
     return Hidden(result, torch.tensor(unknown), torch.tensor(right), effects.amax(1))
 
 
-every_told = pytest.mark.parametrize("world", [AGE, LENDING, ADDITIVE_TOLD, THREE_TOLD], ids=lambda world: world.name)
-every_untold = pytest.mark.parametrize("world", [ADDITIVE, THREE_CLASSES], ids=lambda world: world.name)
-
-
-@every_told
+@pytest.mark.parametrize("world", [AGE, LENDING, THREE_TOLD], ids=lambda world: world.name)
 def test_people_of_unknown_groups_are_ordered_almost_as_well_as_the_others(world: World):
     seen = hidden(world)
     assert seen.result.inferred.tolist() == seen.unknown.tolist()
@@ -95,24 +82,11 @@ def test_people_of_unknown_groups_are_ordered_almost_as_well_as_the_others(world
     assert unknown >= known - 0.1
 
 
-@every_untold
-def test_where_columns_say_little_about_the_group_only_people_taken_for_what_they_are_are_ordered_well(
-    world: World,
-):
+def test_where_columns_say_little_about_the_group_only_people_taken_for_what_they_are_are_ordered_well():
     # Without the own value even the mean of the scores under each group, in proportion to its probability, orders
-    # these people by 0.13 to 0.2 worse: what is missing is knowledge, not a better score.
-    seen = hidden(world)
+    # these people by at least 0.13 worse: what is missing is knowledge, not a better score.
+    seen = hidden(ADDITIVE)
     known, right = seen.rho(~seen.unknown), seen.rho(seen.unknown & seen.told_right)
     assert 0.5 < float(seen.told_right[seen.unknown].double().mean()) < 0.8
     assert right == pytest.approx(known, abs=0.05)
     assert seen.rho(seen.unknown) > 0.6
-
-
-@every_untold
-def test_how_well_unknown_groups_are_told_is_said(world: World):
-    seen = hidden(world)
-    quality = seen.result.findings[0].quality
-    assert quality.rows == PEOPLE - UNKNOWN  # those whose group is known
-    told = [text for text in seen.result.warnings if f"is unknown for {UNKNOWN:,} of {PEOPLE:,} people" in text]
-    assert len(told) == 1
-    assert f"(AUC {quality.value:.2f})" in told[0]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from causal_worlds import DELTA, THREE_CLASSES, WORLDS, Drawn, draw_people
-from hiring_worlds import IDLE_MIGRANT, RACE_AND_MIGRANT
+from causal_worlds import WORLDS, Drawn, draw_people
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairfox.auxiliary.linear import LinearMember
-from fairfox.benchmark.judge import Trial, judge
-from fairfox.benchmark.truth import individual_fairness_score, train_target
-from fairfox.errors import OptionError
+from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.fairtests.faux import LIC
-from fairfox.fairtests.registry import make_test
 
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
 SHIFTS = {"aptitude": 0.0, "diligence": 0.0, "experience": 1.0, "salary": 0.6 + 0.5 * 1.0, "distance": -0.8}
-every_world = pytest.mark.parametrize("name", WORLDS)
 additive = pytest.mark.parametrize("name", ADDITIVE)
 
 
@@ -53,35 +47,12 @@ def test_the_true_derivative_of_an_additive_world_is_its_shift(name: str):
     torch.testing.assert_close(LIC().score(rule, people), individual_fairness_score(rule, people), atol=1e-4, rtol=0)
 
 
-@every_world
+@pytest.mark.parametrize("name", WORLDS)
 def test_without_bias_everyone_is_their_own_counterfactual(name: str):
     drawn = people_of(name, 0.0)
     others = drawn.people.truth.counterfactual
     x = drawn.people.x if others.ndim == 2 else drawn.people.x[:, None]
     torch.testing.assert_close(others, x.expand_as(others), rtol=0, atol=0)
-
-
-@every_world
-def test_all_that_the_protected_variable_acts_on_moves_and_nothing_else(name: str):
-    population = WORLDS[name].at(1.0).sample(300, seed=3)
-    people = people_of(name, 1.0).people
-    others = people.truth.counterfactual.reshape(300, -1, people.x.shape[1])
-    for f in people.features:
-        gone = (others[:, :, f.columns] != people.x[:, None, f.columns]).any()
-        assert bool(gone) is (f.name not in population.legitimate), f.name
-
-
-@pytest.mark.parametrize("name", ["lending", "categorical proxies", "heavy tails"])
-def test_categories_of_mixed_worlds_stay_one_hot_and_change_for_some(name: str):
-    people = people_of(name, 1.0).people
-    assert people.truth.dx_dc is None  # a category has no derivative
-    blocks = [f.columns for f in people.features if f.kind == "categorical"]
-    assert blocks
-    for block in blocks:
-        there = people.truth.counterfactual[:, block]
-        torch.testing.assert_close(there.sum(1), torch.ones(300))
-        changed = (there != people.x[:, block]).any(1).float().mean()
-        assert 0.05 < float(changed) < 0.9
 
 
 def test_the_true_score_of_three_classes_is_the_worst_over_the_two_others():
@@ -96,9 +67,6 @@ def test_the_true_score_of_three_classes_is_the_worst_over_the_two_others():
     assert people.protected[0].levels == ("Asian", "Black", "White")
     found = individual_fairness_score(LinearMember(weights, torch.zeros(1)), people)
     torch.testing.assert_close(found, worst, atol=1e-4, rtol=0)
-    torch.testing.assert_close(
-        individual_fairness_score(LinearMember(weights, torch.zeros(1)), people[10:20]), worst[10:20], atol=1e-4, rtol=0
-    )
 
 
 def test_confounded_people_differ_by_more_than_another_origin_would_change():
@@ -112,65 +80,3 @@ def test_confounded_people_differ_by_more_than_another_origin_would_change():
     gap = (drawn.people.x[here].mean(0) - drawn.people.x[~here].mean(0)) * scales
     assert float(gap[names.index("schooling")]) > 0.5
     assert float(gap[names.index("wage")]) > 1.1
-
-
-def test_the_biased_label_says_more_about_sex_than_any_feature_that_it_may_depend_on():
-    drawn = people_of("label bias", 1.0, n=8000)
-    fitting = drawn.fitting
-    man = fitting.c[:, 0] == 1
-    legitimate = fitting.x @ drawn.legitimate  # grade and reference
-    assert legitimate.shape[1] == 2
-    assert float((legitimate[man].mean(0) - legitimate[~man].mean(0)).abs().max()) < 0.1
-    assert float(fitting.y[man].mean() - fitting.y[~man].mean()) > 0.25
-
-
-def trial_of(name: str, bias: float) -> Trial:
-    drawn = draw_people(WORLDS[name].at(bias), 4000, 2000, seed=1)
-    unfair, fair = (train_target(drawn.fitting, projection=projection) for projection in (None, drawn.legitimate))
-    return Trial(drawn.fitting, drawn.people, unfair, fair, DELTA)
-
-
-@additive
-def test_rank_reproduces_additive_worlds_and_leaves_fair_targets_alone(name: str):
-    trial = trial_of(name, 1.0)
-    assert float(individual_fairness_score(trial.fair, trial.people).max()) < 1e-6
-    judged = judge(make_test("rank", refits=1), trial)
-    assert judged.rho >= 0.97
-    assert judged.ap >= 0.98
-    unfair, fair = judged.scores[:2000].mean(), judged.scores[2000:].mean()
-    assert unfair / judged.truth[:2000].mean() == pytest.approx(1.0, abs=0.1)
-    assert fair <= 0.1 * unfair
-
-
-@pytest.mark.parametrize("bias", [-0.1, 1.1, float("nan")])
-def test_a_bias_is_a_share(bias: float):
-    with pytest.raises(OptionError, match=r"bias is .*; expected a number from 0 to 1"):
-        WORLDS["additive"].at(bias)
-
-
-def test_another_race_shifts_everyone_by_the_difference_of_the_head_starts():
-    people = THREE_CLASSES.sample(500)
-    moved = people.as_if({"race": "Black"})
-    own = np.array([0.3, -1.0, 0.0])[people.values["race"].astype(int)]  # Asian, Black, White
-    np.testing.assert_allclose(
-        values_of(moved, "experience") - values_of(people.table, "experience"), -1.0 - own, atol=1e-9
-    )
-    # salary: 0.6 of the head start, and half of what it does for experience
-    shift = values_of(moved, "salary") - values_of(people.table, "salary")
-    np.testing.assert_allclose(shift, 1.1 * (-1.0 - own), atol=1e-9)
-
-
-def test_migrating_says_much_about_race_and_does_nothing_in_one_of_the_worlds():
-    for world in (RACE_AND_MIGRANT, IDLE_MIGRANT):
-        people = world.sample(5000)
-        black = values_of(people.table, "race") == "Black"
-        migrant = values_of(people.table, "migrant") == "yes"
-        assert migrant[black].mean() == pytest.approx(0.7, abs=0.05)
-        assert migrant[~black].mean() < 0.2
-        moved = people.as_if({"migrant": "yes"})
-        assert moved["race"].equals(people.table["race"])
-        assert moved["salary"].equals(people.table["salary"]) is (world is IDLE_MIGRANT)
-
-
-def values_of(table, name):
-    return table[name].to_numpy(zero_copy_only=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -56,11 +55,10 @@ class Audited:
         level = p.levels[contrast.towards]
         return self.population.as_if(dict(zip(p.parts or (p.name,), level.split(" & "), strict=True)))
 
-    def truth(self, measured: Measurement, contrasts: Sequence[Contrast] | None = None) -> Tensor:
+    def truth(self, measured: Measurement) -> Tensor:
         """Return the true |effect| of each contrast that was measured (N, Q); NaN where it does not count."""
-        chosen = self.contrasts if contrasts is None else contrasts
-        effects = torch.stack([self.effect(contrast).abs() for contrast in chosen], dim=1)
-        places = [measured.contrasts.index(contrast) for contrast in chosen]
+        effects = torch.stack([self.effect(contrast).abs() for contrast in self.contrasts], dim=1)
+        places = [measured.contrasts.index(contrast) for contrast in self.contrasts]
         return torch.where(measured.values[:, places].isnan(), torch.nan, effects)
 
 

@@ -1,13 +1,21 @@
-"""Brute force along ways: the model is asked at thousands of points."""
+"""Brute force along paths: the model is asked at thousands of points. A network worked by hand: a tent."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairfox.models.protocol import Model, predict
 
 GRID = torch.linspace(0, 1, 10_000, dtype=torch.float64)
+
+
+def tent() -> nn.Sequential:
+    """Return relu(x) - 2 relu(x - 1): x up to 1, and from there 2 - x."""
+    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    rows = {"0.weight": [[1.0], [1.0]], "0.bias": [0.0, -1.0], "2.weight": [[1.0, -2.0]], "2.bias": [0.0]}
+    net.load_state_dict({name: torch.tensor(row) for name, row in rows.items()})
+    return net
 
 
 def at_points(model: Model, here: Tensor, there: Tensor, t: Tensor = GRID) -> Tensor:

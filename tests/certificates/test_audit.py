@@ -17,6 +17,7 @@ from fairfox.certificates.certify import certify
 from fairfox.certificates.path import MIXES, Certificates
 from fairfox.errors import OptionError
 from fairfox.models.adapters import as_model
+from tests.certificates.brute import tent
 
 pytestmark = pytest.mark.brief
 
@@ -25,14 +26,6 @@ NUMBERS = ["income", "age", "debt"]
 PEOPLE = people(160)
 GRANTED = (PEOPLE["income"] - PEOPLE["debt"] / 2 > 2700).astype(int)
 TREES = HistGradientBoostingClassifier(max_iter=20, random_state=0).fit(PEOPLE[NUMBERS], GRANTED)
-
-
-def tent() -> nn.Module:
-    """f is x up to 1, and from there 2 - x."""
-    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
-    rows = {"0.weight": [[1.0], [1.0]], "0.bias": [0.0, -1.0], "2.weight": [[1.0, -2.0]], "2.bias": [0.0]}
-    net.load_state_dict({name: torch.tensor(row) for name, row in rows.items()})
-    return net
 
 
 # two refits take the people from 0 to 2 and 1, to 1/2 and 1/2, and the third nowhere

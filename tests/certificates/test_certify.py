@@ -8,17 +8,15 @@ import pytest
 import torch
 from populations import people
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.mlp import MLP
-from fairfox.certificates.certify import certifier, largest_on_path
-from fairfox.certificates.path import MIXES
+from fairfox.certificates.certify import largest_on_path
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import Table, load_table
-from fairfox.errors import DataError, OptionError, ShapeError
+from fairfox.errors import DataError, ShapeError
 from fairfox.maps.rank import RankMap
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Model
@@ -93,21 +91,6 @@ def test_an_unknown_category_at_one_end_jumps_there_and_only_there():
     assert largest_on_path(net, nurse, empty, target=target).largest.tolist() == [2.0]
 
 
-def test_trees_certify_only_those_whose_categories_stay():
-    frame = PEOPLE.assign(nurse=(PEOPLE["job"] == "nurse").astype(int))
-    columns = [*NUMBERS, "nurse"]
-    model = RandomForestClassifier(10, random_state=0).fit(frame[columns], GRANTED)
-    encoding, data, there = mapped(frame, columns)
-    target = as_model(model, encoding, example=data.x)
-    path = largest_on_path(model, data.x, there, target=target)
-    stays = ((there - data.x)[:, encoding.blocks[0]].abs() < 1e-9).all(1)
-    assert torch.equal(~path.largest.isnan(), stays)
-    assert 0 < int(stays.sum()) < 200
-    assert {path.reasons[row] for row in (~stays).nonzero()[:, 0].tolist()} == {MIXES}
-    some = stays.nonzero()[:4, 0]
-    check(model, target, data.x[some], there[some])
-
-
 def test_a_fair_model_is_certified_on_its_own_rows_and_on_tables(tmp_path):
     frame = PEOPLE[["sex", *NUMBERS, "job"]].assign(granted=GRANTED)
     quick = HidingSettings(epochs=2, width=8, depth=2, batch_size=16)
@@ -122,16 +105,6 @@ def test_a_fair_model_is_certified_on_its_own_rows_and_on_tables(tmp_path):
     assert torch.equal(~path.largest.isnan(), stays)
     some = stays.nonzero()[:4, 0]
     check(fair, target, data.x[some], there[some])
-
-
-def test_what_cannot_be_read_is_refused():
-    rule = as_model(lambda table: table["income"], returns="value")
-    for model in (rule, lambda table: table["income"]):
-        with pytest.raises(OptionError, match="certificates along the path"):
-            certifier(model)
-    logistic = LogisticRegression().fit(PEOPLE[["age"]].to_numpy(), GRANTED)
-    with pytest.raises(OptionError, match="This is a LogisticRegression"):
-        certifier(logistic, as_model(logistic))
 
 
 def test_rows_that_do_not_fit_are_refused():

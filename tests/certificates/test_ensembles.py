@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn import ensemble, tree
@@ -57,72 +57,75 @@ def lightgbm(**options: Any) -> Any:
     return lgb.LGBMClassifier(**{"n_estimators": 12, "num_leaves": 6, "verbose": -1, "n_jobs": 1, **options})
 
 
-def raw_lightgbm(model: Any) -> Any:
-    return lambda rows: model.booster_.predict(rows, raw_score=True)
+def predictions(model: Any, rows: np.ndarray) -> np.ndarray:
+    return model.predict(rows)
 
 
-def margins(model: Any) -> Any:
-    return lambda rows: model.predict(rows, output_margin=True)
+def decisions(model: Any, rows: np.ndarray) -> np.ndarray:
+    return model.decision_function(rows)
+
+
+def margins(model: Any, rows: np.ndarray) -> np.ndarray:
+    return model.predict(rows, output_margin=True)
+
+
+def raw_scores(model: Any, rows: np.ndarray) -> np.ndarray:
+    return model.booster_.predict(rows, raw_score=True)
 
 
 # a model, and what the library itself makes of its leaves before any link, up to a constant
-Made = tuple[Any, Callable[[np.ndarray], np.ndarray]]
-MODELS: dict[str, Callable[[], Made]] = {
-    "tree": lambda: _with(tree.DecisionTreeClassifier(max_depth=4).fit(X, CLASS), lambda m: _second(m)),
-    "tree of values": lambda: _with(tree.ExtraTreeRegressor(max_depth=5, random_state=0).fit(X, VALUE), _predict),
-    "forest": lambda: _with(ensemble.RandomForestClassifier(9, random_state=0).fit(X, CLASS), lambda m: _second(m, 9)),
-    "extra trees": lambda: _with(
-        ensemble.ExtraTreesRegressor(7, random_state=0).fit(X, VALUE), lambda m: _predict(m, 7)
+MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any, np.ndarray], np.ndarray]]] = {
+    "tree": (
+        lambda: tree.DecisionTreeClassifier(max_depth=4).fit(X, CLASS),
+        lambda model, rows: model.predict_proba(rows)[:, 1],
     ),
-    "boosting": lambda: _with(ensemble.GradientBoostingClassifier(n_estimators=9).fit(X, CLASS), _decision),
-    "boosted values": lambda: _with(ensemble.GradientBoostingRegressor(n_estimators=9).fit(X, VALUE), _predict),
-    "histograms": lambda: _with(ensemble.HistGradientBoostingClassifier(max_iter=9).fit(X, CLASS), _decision),
-    "histograms of values": lambda: _with(ensemble.HistGradientBoostingRegressor(max_iter=9).fit(X, VALUE), _predict),
-    "xgboost": lambda: _with(xgboost().fit(X, CLASS), margins),
-    "xgboost, stopped early": lambda: _with(xgboost_stopped(), margins),
-    "xgboost with dropout": lambda: _with(xgboost(booster="dart", rate_drop=0.5).fit(X, CLASS), margins),
-    "lightgbm": lambda: _with(lightgbm().fit(X, CLASS), raw_lightgbm),
-    "lightgbm forest": lambda: _with(
-        lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1).fit(X, CLASS), raw_lightgbm
+    "tree of values": (lambda: tree.ExtraTreeRegressor(max_depth=5, random_state=0).fit(X, VALUE), predictions),
+    "forest": (
+        lambda: ensemble.RandomForestClassifier(9, random_state=0).fit(X, CLASS),
+        lambda model, rows: 9 * model.predict_proba(rows)[:, 1],
+    ),
+    "extra trees": (
+        lambda: ensemble.ExtraTreesRegressor(7, random_state=0).fit(X, VALUE),
+        lambda model, rows: 7 * model.predict(rows),
+    ),
+    "boosting": (lambda: ensemble.GradientBoostingClassifier(n_estimators=9).fit(X, CLASS), decisions),
+    "boosted values": (lambda: ensemble.GradientBoostingRegressor(n_estimators=9).fit(X, VALUE), predictions),
+    "histograms": (lambda: ensemble.HistGradientBoostingClassifier(max_iter=9).fit(X, CLASS), decisions),
+    "histograms of values": (lambda: ensemble.HistGradientBoostingRegressor(max_iter=9).fit(X, VALUE), predictions),
+    "xgboost": (lambda: xgboost().fit(X, CLASS), margins),
+    "xgboost, stopped early": (xgboost_stopped, margins),
+    "xgboost with dropout": (lambda: xgboost(booster="dart", rate_drop=0.5).fit(X, CLASS), margins),
+    "lightgbm": (lambda: lightgbm().fit(X, CLASS), raw_scores),
+    "lightgbm forest": (
+        lambda: lightgbm(boosting_type="rf", subsample=0.5, subsample_freq=1).fit(X, CLASS),
+        raw_scores,
     ),
 }
 
 
-def _with(model: Any, scale: Callable[[Any], Any]) -> Made:
-    return model, scale(model)
-
-
-def _second(model: Any, times: int = 1) -> Any:
-    return lambda rows: times * model.predict_proba(rows)[:, 1]
-
-
-def _predict(model: Any, times: int = 1) -> Any:
-    return lambda rows: times * model.predict(rows)
-
-
-def _decision(model: Any) -> Any:
-    return model.decision_function
-
-
 @cache
-def made(name: str) -> Made:
-    return MODELS[name]()
+def made(name: str) -> Any:
+    return MODELS[name][0]()
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_sums_of_leaves_are_the_librarys_own_up_to_a_constant(name: str):
-    model, scale = made(name)
-    rows = np.concatenate([X[:40], X[:40].astype(np.float32).astype(float)])
-    rows[:4], rows[4:8] = np.nextafter(rows[:4], np.inf), np.nextafter(rows[4:8], -np.inf)
-    zero = float(np.float32(1e-35))  # LightGBM's own zero goes so far
-    rows[8:13, 3] = 0.0, zero, -zero, np.nextafter(zero, 1.0), np.nextafter(-zero, -1.0)
-    found, expected = sums(read_trees(model, 1), rows), np.asarray(scale(rows), dtype=float)
+def check_sums(name: str, rows: np.ndarray) -> None:
+    """Compare the sums of leaves with the library's own, up to a constant."""
+    found, expected = sums(read_trees(made(name), 1), rows), np.asarray(MODELS[name][1](made(name), rows), dtype=float)
     np.testing.assert_allclose(found - found[0], expected - expected[0], atol=2e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_sums_of_leaves_are_the_librarys_own_up_to_a_constant(name: str):
+    rows = np.concatenate([X[:40], X[:40].astype(np.float32).astype(float)])
+    rows[:4], rows[4:8] = np.nextafter(rows[:4], np.inf), np.nextafter(rows[4:8], -np.inf)
+    zero = float(np.float32(1e-35))  # LightGBM's own zero goes so far
+    rows[8:13, 3] = 0.0, zero, -zero, np.nextafter(zero, 1.0), np.nextafter(-zero, -1.0)
+    check_sums(name, rows)
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_certificates_equal_brute_force(name: str):
-    model, _ = made(name)
+    model = made(name)
     here, there = torch.tensor(X[:5]), torch.tensor(X[5:10])
     path = largest_on_path(model, here, there)
     t = torch.cat([GRID[::5], path.at])
@@ -154,25 +157,20 @@ def test_of_several_classes_the_audited_one_is_certified(fit: Callable[[], Any])
 def test_missing_numbers_go_the_same_way():
     rows = X[:60].copy()
     rows[::3, 0], rows[1::3, 3] = np.nan, np.nan
-    for model, scale in (made("xgboost"), made("lightgbm"), made("histograms")):
-        found, expected = sums(read_trees(model, 1), rows), np.asarray(scale(rows), dtype=float)
-        np.testing.assert_allclose(found - found[0], expected - expected[0], atol=2e-6)
+    for name in ("xgboost", "lightgbm", "histograms"):
+        check_sums(name, rows)
 
 
 def test_native_boosters_are_read_too():
     for name, attribute in (("xgboost", "get_booster"), ("lightgbm", "booster_")):
-        model, _ = made(name)
+        model = made(name)
         booster = getattr(model, attribute)
         booster = booster() if callable(booster) else booster
         np.testing.assert_array_equal(sums(read_trees(booster, 1), X[:9]), sums(read_trees(model, 1), X[:9]))
 
 
 def categories() -> Any:
-    return (
-        import_module("pandas")
-        .DataFrame({"n": X[:, 0], "k": X[:, 3].astype(int).astype(str)})
-        .astype({"k": "category"})
-    )
+    return pd.DataFrame({"n": X[:, 0], "k": pd.Categorical(X[:, 3].astype(int).astype(str))})
 
 
 @pytest.mark.parametrize(

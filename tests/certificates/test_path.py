@@ -10,17 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeRegressor
 
-from fairfox.certificates.path import (
-    MISSING,
-    MIXES,
-    check_numbers,
-    float32_columns,
-    join_blocks,
-    path_numbers,
-    reasons_against,
-    with_reasons,
-    worst_points,
-)
+from fairfox.certificates.path import MISSING, MIXES, check_numbers, path_numbers, reasons_against, worst_points
 from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError
@@ -55,17 +45,16 @@ def black_box(kind: str = "matrix", frame: pd.DataFrame = FRAME) -> BlackBoxMode
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0, 1))
 def test_single_numbers_are_those_of_the_decoded_row(t: float):
-    model, x = black_box(), encoding().encode(load_table(FRAME)).x
+    model = black_box()
     kept = torch.tensor([row for row in range(16) if row % 5 and (row + 2) % 5])  # no gaps at either end
-    here, there = x[kept], x[kept + 2]  # two rows on: the flag stays
+    here, there = X[kept], X[kept + 2]  # two rows on: the flag stays
     numbers = path_numbers(model, here, there)
     expected = model.decoder.matrix(here + t * (there - here)).numpy()
     np.testing.assert_array_equal(numbers.all_at(t), expected)
 
 
 def test_what_is_missing_stays_missing_and_rows_without_an_encoding_are_numbers_already():
-    x = X
-    here = x[:1]  # a gap
+    here = X[:1]  # a gap
     found = path_numbers(black_box(), here, here).all_at(0.5)
     assert np.isnan(found[0]).tolist() == [False, False, False, True, False, False]
     plain = BlackBoxModel(len, decoder=None, kind="encoded")
@@ -74,17 +63,15 @@ def test_what_is_missing_stays_missing_and_rows_without_an_encoding_are_numbers_
 
 
 def test_encoded_models_get_whole_categories():
-    x = X
     model = black_box("encoded")
     block = model.blocks[0]
-    here = x[1:2].clone()
+    here = X[1:2].clone()
     here[:, block] = torch.tensor([1e-12, 1 - 1e-12], dtype=torch.float64)
-    np.testing.assert_array_equal(path_numbers(model, here, x[3:4]).all_at(0.25)[0, block], [0.0, 1.0])
+    np.testing.assert_array_equal(path_numbers(model, here, X[3:4]).all_at(0.25)[0, block], [0.0, 1.0])
 
 
 def test_changing_categories_and_gaps_at_one_end_have_no_certificate():
-    x = X
-    here, there = x[[1, 1, 1, 0]], x[[3, 2, 5, 10]]  # alike; another flag; a gap; a gap at both ends
+    here, there = X[[1, 1, 1, 0]], X[[3, 2, 5, 10]]  # alike; another flag; a gap; a gap at both ends
     assert reasons_against(black_box(), here, there) == [None, MIXES, MISSING, None]
     there = here.clone()
     there[0, black_box().blocks[0]] = torch.tensor([0.5, 0.5], dtype=torch.float64)
@@ -92,11 +79,6 @@ def test_changing_categories_and_gaps_at_one_end_have_no_certificate():
     plain = BlackBoxModel(len, decoder=None, kind="encoded")
     rows = torch.tensor([[1.0], [torch.nan], [torch.nan]])
     assert reasons_against(plain, rows, torch.tensor([[2.0], [2.0], [torch.nan]])) == [None, MISSING, None]
-
-
-def test_columns_of_a_users_float32_are_known():
-    assert float32_columns(black_box("table")).tolist() == [False] * 5 + [True]
-    assert float32_columns(black_box("matrix")).tolist() == []
 
 
 def test_trees_that_split_text_are_refused():
@@ -119,14 +101,3 @@ def test_the_worst_point_counts_and_of_equals_the_first():
     torch.testing.assert_close(path.largest, torch.tensor([0.3, 0.0, 0.4]))
     torch.testing.assert_close(path.at, torch.tensor([0.25, 0.0, 1.0]))
     torch.testing.assert_close(path.end, torch.tensor([0.1, 0.0, -0.4]))
-
-
-def test_people_without_a_certificate_have_a_reason_and_no_numbers():
-    found = worst_points(torch.zeros(1), torch.ones(1), torch.zeros(0), torch.zeros(0).long(), torch.zeros(0))
-    path = with_reasons(found, torch.tensor([1]), ["why", None, "why not"])
-    assert (~path.largest.isnan()).tolist() == [False, True, False]
-    assert path.reasons == ("why", None, "why not")
-    assert path.largest[1] == path.end[1] == 1
-    both = join_blocks([path, found])
-    assert (~both.largest.isnan()).tolist() == [False, True, False, True]
-    assert both.reasons == ("why", None, "why not", None)

@@ -14,7 +14,7 @@ from fairfox.certificates.relu import _bends, read_network
 from fairfox.errors import OptionError
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
-from tests.certificates.brute import at_points, close_to
+from tests.certificates.brute import GRID, at_points, close_to, tent
 
 
 def network(inputs: int, *, width: int, depth: int, seed: int = 0, outputs: int = 1) -> nn.Sequential:
@@ -31,23 +31,9 @@ def paths(people: int, features: int, *, seed: int = 0) -> tuple[Tensor, Tensor]
     return x, x + move
 
 
-def tent() -> nn.Sequential:
-    """Return relu(x) - 2 relu(x - 1): up from 0 to 1, then down."""
-    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)).double()
-    net.load_state_dict(
-        {
-            "0.weight": torch.tensor([[1.0], [1.0]]),
-            "0.bias": torch.tensor([0.0, -1.0]),
-            "2.weight": torch.tensor([[1.0, -2.0]]),
-            "2.bias": torch.tensor([0.0]),
-        }
-    )
-    return net
-
-
 def test_the_top_of_a_tent_is_found_where_it_is():
     here, there = torch.tensor([[0.0], [0.5], [2.0]]), torch.tensor([[4.0], [0.75], [-2.0]])
-    path = largest_on_path(tent(), here, there)
+    path = largest_on_path(tent().double(), here, there)
     # from 0: up to 1 at x = 1 (t = 1/4), down to -2 at x = 4; from 1/2 up to 3/4; from f = 0 at x = 2 to 1 at x = 1
     torch.testing.assert_close(path.largest, torch.tensor([2.0, 0.25, 1.0], dtype=torch.float64))
     torch.testing.assert_close(path.at, torch.tensor([1.0, 1.0, 0.25], dtype=torch.float64))
@@ -64,18 +50,6 @@ def test_certificates_equal_brute_force_and_are_never_below_it(width: int, depth
     closer = torch.maximum(brute, at_points(model, here, there, close_to(path.at)))
     torch.testing.assert_close(path.largest, closer, atol=1e-9, rtol=0)
     torch.testing.assert_close(path.largest, brute, atol=1e-4, rtol=0)  # the grid itself may miss a top by so much
-
-
-def test_the_bends_of_one_layer_are_where_its_units_pass_zero():
-    net = network(3, width=16, depth=1)
-    here, there = paths(5, 3, seed=2)
-    owner, t, _ = _bends(read_network(TorchModel(net)).layers, here, there)
-    before, after = net[0](here).detach(), net[0](there).detach()
-    crossed = before.sign() != after.sign()
-    for person in range(5):
-        expected = (before / (before - after))[person, crossed[person]].sort().values  # where a + t (b - a) = 0
-        found = t[owner == person]
-        torch.testing.assert_close(found, torch.cat([torch.tensor([0.0]), expected, torch.tensor([1.0])]).double())
 
 
 def test_between_bends_the_log_odds_are_linear():
@@ -113,7 +87,7 @@ def test_other_layers_of_trained_networks_are_read_too():
     net = nn.Sequential(norm, nn.Sequential(inner, nn.Identity()), nn.Dropout(), nn.Sigmoid(), nn.Flatten(0)).eval()
     here, there = paths(4, 4)
     path = largest_on_path(net, here, there)
-    brute = at_points(TorchModel(net), here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), path.at]))
+    brute = at_points(TorchModel(net), here, there, torch.cat([GRID, path.at]))
     torch.testing.assert_close(path.largest, brute, atol=1e-9, rtol=0)
 
 
@@ -125,7 +99,7 @@ def test_two_log_odds_are_one_and_a_column_of_values_is_its_own():
     value = TorchModel(net, output=Output("value", column=0))
     for model in (odds, soft, value):
         path = largest_on_path(model, here, there)
-        brute = at_points(model, here, there, torch.cat([torch.linspace(0, 1, 10_000).double(), path.at]))
+        brute = at_points(model, here, there, torch.cat([GRID, path.at]))
         torch.testing.assert_close(path.largest, brute, atol=1e-9, rtol=0)
     torch.testing.assert_close(largest_on_path(odds, here, there).largest, largest_on_path(soft, here, there).largest)
 

@@ -16,15 +16,7 @@ from torch import Tensor
 
 from fairfox.certificates.certify import largest_on_path
 from fairfox.certificates.path import path_numbers
-from fairfox.certificates.trees import (
-    LEAF,
-    Tree,
-    gather_trees,
-    leaf_stretches,
-    read_trees,
-    rounded_to_float32,
-    seen_in_float32,
-)
+from fairfox.certificates.trees import leaf_stretches, read_trees, rounded_to_float32
 from fairfox.errors import ModelError
 from fairfox.models.adapters import BlackBoxModel, as_model
 from fairfox.models.protocol import Output
@@ -124,27 +116,6 @@ def test_every_step_changes_some_leaf_and_nothing_changes_between():
     assert (found[1:] != last).any(axis=1).all()
 
 
-def test_missing_numbers_go_where_the_model_sends_them():
-    x, y = training()
-    x = np.where(np.random.default_rng(1).random(x.shape) < 0.2, np.nan, x)
-    model = HistGradientBoostingClassifier(max_iter=20).fit(x, y)
-    here, there = (torch.tensor(x[rows]) for rows in (range(40), range(40, 80)))
-    gone = here.isnan()
-    there = torch.where(gone, torch.nan, torch.where(there.isnan(), here, there))
-    there[0, 0] = torch.where(gone[0, 0], 1.0, torch.nan)  # missing at one end only
-    path = largest_on_path(model, here, there)
-    assert (~path.largest.isnan()).tolist() == [False] + [True] * 39
-    assert path.reasons[0] == "a value is missing at only one end of the path"
-    t = GRID[::10]
-    torch.testing.assert_close(
-        path.largest[1:6],
-        at_points(as_model(model), here[1:6], there[1:6], torch.cat([t, path.at[1:6]])),
-        atol=1e-3,
-        rtol=0,
-    )
-    assert bool((path.largest[1:6] >= at_points(as_model(model), here[1:6], there[1:6], t)).all())
-
-
 def test_trees_that_are_not_the_models_are_noticed():
     model, other = small_forest(), RandomForestClassifier(10, max_depth=4, random_state=5).fit(*training())
     here, there = paths(20)
@@ -161,40 +132,8 @@ def test_trees_that_are_not_the_models_are_noticed():
 THRESHOLDS = st.floats(-1e30, 1e30, allow_nan=False)
 
 
-def stump(threshold: float, left: float, right: float) -> Tree:
-    """Return a tree that splits column 0 once."""
-    return Tree(
-        np.array([0, LEAF, LEAF]),
-        np.array([threshold, 0.0, 0.0]),
-        np.array([1, -1, -1]),
-        np.array([2, -1, -1]),
-        np.array([True, False, False]),
-        np.array([0.0, left, right]),
-    )
-
-
 @given(THRESHOLDS)
 def test_the_limit_is_the_last_float64_that_rounds_to_the_left(threshold: float):
     limit = rounded_to_float32(np.array([threshold]))[0]
     assert float(np.float32(limit)) <= threshold
     assert float(np.float32(np.nextafter(limit, np.inf))) > threshold
-
-
-def test_trees_are_put_one_after_the_other():
-    ensemble = gather_trees([stump(1.0, -1.0, 2.0), stump(3.0, 5.0, -7.0)])
-    assert ensemble.roots.tolist() == [0, 3]
-    assert ensemble.nodes.left[[0, 3]].tolist() == [1, 4]
-    assert ensemble.nodes.right[[0, 3]].tolist() == [2, 5]
-    assert ensemble.columns.tolist() == [0]
-    np.testing.assert_allclose(ensemble.slack, 1e-9 * (2 + 7))  # of the largest leaves
-    assert gather_trees([stump(1.0, -1.0, 2.0)], comparable=False).slack == np.inf
-    float32 = gather_trees([stump(1.0, -1.0, 2.0)] * 4, precision=np.float32).slack
-    np.testing.assert_allclose(float32, 4 * 8 * 2.0**-23)
-
-
-def test_only_columns_in_float32_get_other_limits():
-    ensemble = gather_trees([stump(0.1, -1.0, 2.0)])
-    assert seen_in_float32(ensemble, np.array([False])) is ensemble
-    rounded = seen_in_float32(ensemble, np.array([True])).nodes.threshold
-    assert rounded[0] == rounded_to_float32(np.array([0.1]))[0] != 0.1
-    assert rounded[1:].tolist() == [0.0, 0.0]

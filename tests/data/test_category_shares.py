@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from populations import one_hot
 from torch import Tensor
 
-from fairfox.data.dataset import COMBINATIONS, expand_blocks, uniform_draws
+from fairfox.data.dataset import COMBINATIONS, expand_blocks
 
 BLOCKS = (slice(1, 4), slice(4, 6))  # a continuous column, three categories, two categories
 
@@ -96,12 +96,3 @@ def test_no_category_without_a_share_is_ever_drawn():
     x[:, :3] /= x[:, :3].sum(1, keepdim=True)
     rows, _, _ = expand_blocks(x.float(), places, seed=0)
     assert float(rows[:, 3].max()) == 0.0
-
-
-def test_draws_hit_every_stratum_once_and_leave_the_global_generator_alone():
-    before = torch.get_rng_state()
-    draws = uniform_draws(3, seed=5)
-    assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(draws, uniform_draws(3, seed=5))
-    strata = (draws * COMBINATIONS).floor().long().sort(dim=0).values
-    assert torch.equal(strata, torch.arange(COMBINATIONS)[:, None].expand(-1, 3))

@@ -14,7 +14,6 @@ from fairfox.data.table import (
     level_key,
     level_name,
     levels_of,
-    listed,
     load_table,
     missing,
     objects,
@@ -64,13 +63,6 @@ def test_one_and_true_are_the_same_level():
 )
 def test_a_level_is_called_as_it_is_written_without_gaps(value: object, name: str):
     assert level_name(value) == name
-
-
-def test_names_are_listed_up_to_a_limit():
-    assert listed("a") == "a"
-    assert listed("abc") == "a, b, c"
-    assert listed("abcde") == "a, b, c and 2 more"
-    assert listed("abcde", most=4) == "a, b, c, d and 1 more"
 
 
 def test_whole_numbers_with_gaps_are_floats_also_beyond_what_floats_hold():

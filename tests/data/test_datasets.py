@@ -35,7 +35,6 @@ from fairfox.data.datasets import (
     german_table,
     law_school_table,
     load_adult,
-    load_australian,
     load_bank,
     load_chicago_ssl,
     load_compas,
@@ -472,14 +471,3 @@ def test_wdbc_of_scikit_learn_is_that_of_the_file(data_file, home: Path, monkeyp
     assert torch.equal(bundled.y, read.y)
     torch.testing.assert_close(bundled.x, read.x, rtol=0, atol=0.00101)  # 0.5115 is rounded up in the file
     assert int((bundled.x - read.x).abs().gt(1e-9).sum()) <= 1
-
-
-def test_a_benchmark_that_is_not_here_is_downloaded_and_read(home: Path, monkeypatch: pytest.MonkeyPatch):
-    content = gzip.compress(
-        b"A1\tA2\tA3\tA7\tA10\tA13\tA14\ttarget\n9\t1.5\t2\t3\t4\t5\t6\t1\n9\t1\t2\t3\t4\t5\t6.5\t0\n"
-    )
-    with serving(lambda asked: Reply(content)) as server:
-        serve(monkeypatch, "australian", server.root, content)
-        data = load_australian()
-    assert data.x.tolist() == [[1.5, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6.5]]
-    assert data.y.tolist() == [1, 0]

@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -92,31 +91,19 @@ def fitted(table: Table, **options: Any) -> Encoding:
     return fit_encoding(table, **({"protected": ["sex"]} | options))
 
 
-def back(source: object, dtype: torch.dtype) -> Any:
-    table = load_table(source)
+@pytest.mark.parametrize(("dtype", "lossy"), [(torch.float64, 1e-14), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+def test_a_frame_comes_back_as_it_was(make: Any, dtype: torch.dtype, lossy: float):
+    table = load_table(make())
     encoding = fitted(table, dtype=dtype)
-    return encoding.table(encoding.encode(table).x)
-
-
-LOSSY = {torch.float64: 1e-14, torch.float32: 1e-6}  # of numbers with more than nine decimals only
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_pandas_frame_comes_back_as_it_was(dtype: torch.dtype):
-    frame = pandas_frame()
-    out = back(frame, dtype)
-    long = ["ratio", "narrow"]
-    pd.testing.assert_frame_equal(out.drop(columns=long), frame.drop(columns=["sex", *long]), check_exact=True)
-    pd.testing.assert_frame_equal(out[long], frame[long], rtol=LOSSY[dtype])
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_polars_frame_comes_back_as_it_was(dtype: torch.dtype):
-    frame = polars_frame()
-    out = back(frame, dtype)
-    long = ["ratio", "narrow"]
-    polars.testing.assert_frame_equal(out.drop(long), frame.drop("sex", *long), check_exact=True)
-    polars.testing.assert_frame_equal(out.select(long), frame.select(long), rel_tol=LOSSY[dtype])
+    out, frame = encoding.table(encoding.encode(table).x), make()
+    long = ["ratio", "narrow"]  # numbers with more than nine decimals, which alone lose any
+    if make is pandas_frame:
+        pd.testing.assert_frame_equal(out.drop(columns=long), frame.drop(columns=["sex", *long]), check_exact=True)
+        pd.testing.assert_frame_equal(out[long], frame[long], rtol=lossy)
+    else:
+        polars.testing.assert_frame_equal(out.drop(long), frame.drop("sex", *long), check_exact=True)
+        polars.testing.assert_frame_equal(out.select(long), frame.select(long), rel_tol=lossy)
 
 
 def test_a_csv_comes_back_as_pandas_would_read_it(tmp_path: Path):
@@ -192,20 +179,6 @@ def test_source_columns_that_the_model_uses_are_withheld():
     assert not fitted(table).withheld.any()
 
 
-def test_categories_of_the_audited_table_are_known_beside_a_reference():
-    reference, audited = table_of(job=["a", "b"]), table_of(job=["z", "a"])
-    assert fit_encoding(reference, protected=["c"], also=audited).features[0].levels == ("a", "b", "z")
-
-
-def test_expansion_projects_first_and_follows_the_seed_of_the_encoding():
-    table = table_of(job=["a", "b", "a"])
-    encoding = fit_encoding(table, protected=["c"])
-    rows, weights, owner = encoding.expand(torch.tensor([[3.0, 1.0], [1.0, -1.0]]))  # 3/4, 1/4; the second is whole
-    assert rows.tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert weights.tolist() == [0.75, 0.25, 1.0]
-    assert owner.tolist() == [0, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -240,16 +213,8 @@ def test_a_device_gets_what_the_processor_gets_gaps_included():
     rng = np.random.default_rng(0)
     numbers = {f"x{j}": rng.normal(3, 2, 40).astype(dtype) for j, dtype in enumerate(("float32", "float64", "int32"))}
     gaps = [None if i % 7 == 0 else float(i) for i in range(40)]
-    table = load_table(
-        pa.table(
-            {
-                **numbers,
-                "gaps": gaps,
-                "nan": np.where(np.arange(40) % 5, 1.5 * np.arange(40), np.nan),
-                "c": ["a", "b"] * 20,
-            }
-        )
-    )
+    nan = np.where(np.arange(40) % 5, 1.5 * np.arange(40), np.nan)
+    table = load_table(pa.table({**numbers, "gaps": gaps, "nan": nan, "c": ["a", "b"] * 20}))
     encoding = fit_encoding(table, protected="c")
     elsewhere = encoding.encode(table, device="cpu:0")  # this processor, by the way to a GPU
     assert torch.equal(elsewhere.x, encoding.encode(table).x)
@@ -261,8 +226,6 @@ def test_a_column_missing_from_the_second_table_is_named():
     encoding = fitted(load_table(people()))
     with pytest.raises(ColumnError, match="has no column 'debt'"):
         encoding.encode(load_table(people().drop(columns=["debt"])))
-    with pytest.raises(ColumnError, match="has no column 'debt'"):
-        fitted(load_table(people()), also=nw.from_native(people().drop(columns=["debt"]), eager_only=True))
 
 
 def test_rows_come_back_in_the_users_own_kind_of_table():
@@ -319,10 +282,6 @@ def test_a_reference_may_lack_the_label():
     assert encoding.label_values == ("no", "yes")
     assert encoding.encode(crowd()).y is None
     assert encoding.encode(audited).y.tolist() == [0, 1] * 6
-    with pytest.raises(ColumnError, match="has no column 'why'"):
-        fit_encoding(crowd(), protected=["sex"], label="why", also=audited)
-    with pytest.raises(ColumnError, match="has no column 'nr'"):
-        fit_encoding(crowd(nr=list(range(12))), protected=["sex"], id_column="nr", also=audited)
 
 
 def test_hidden_columns_are_features_only_where_the_model_names_them():

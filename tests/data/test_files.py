@@ -113,8 +113,7 @@ def test_a_data_home_that_is_no_folder_is_refused(folder: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("variable", "expected"),
-    [(None, ".cache/fairfox"), ("XDG_CACHE_HOME", "own/fairfox"), ("FAIRFOX_CACHE", "own")],
+    ("variable", "expected"), [(None, ".cache/fairfox"), ("XDG_CACHE_HOME", "own/fairfox"), ("FAIRFOX_CACHE", "own")]
 )
 def test_the_cache_is_where_caches_are_kept_unless_it_is_named(
     variable: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

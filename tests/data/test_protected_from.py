@@ -98,12 +98,7 @@ OTHER = "The table with the protected columns"
         ),
         ({}, ["sx"], ColumnError, f"{OTHER} has no column 'sx'. Did you mean 'sex'?"),
         ({}, ["agee<25"], ColumnError, f"{OTHER} has no column 'agee'. Did you mean 'age'?"),
-        (
-            {"people": PEOPLE_FRAME.assign(sex="F")},
-            ["sex"],
-            OptionError,
-            "'sex' is in the audited table and in",
-        ),
+        ({"people": PEOPLE_FRAME.assign(sex="F")}, ["sex"], OptionError, "'sex' is in the audited table and in"),
         ({}, ["v", "v<3"], OptionError, f"{OTHER} has none of 'v', but the audited table does; leave out"),
         (
             {"register": pd.DataFrame({"nr": [1, 2, 2, 2], "sex": list("FMFM")})},

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary, heads_of
-from fairfox.data.dataset import Dataset, Feature, Protected, project_blocks
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.effect import model_alignment
 from fairfox.gradients.alignment import alignment_parts, covariance_metric, ratio_of_sums
 from fairfox.gradients.jacobian import autograd_jacobian, jacobian
@@ -112,24 +112,6 @@ def test_what_a_black_box_costs_is_bounded(blocks):
     share(target, data, Function(bend), Function(bend), metric=covariance_metric(data.x))
     assert sum(target.calls) <= 5_000
     assert min(target.calls) >= 200
-
-
-def test_a_black_box_with_categories_is_asked_column_by_column():
-    features = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))
-    generator = torch.Generator().manual_seed(0)
-    job = torch.randint(3, (300,), generator=generator)
-    x = torch.cat([torch.randn(300, 1, generator=generator), torch.eye(3)[job]], dim=1).double()
-    data = Dataset(x=x, c=(job > 0).double()[:, None], protected=(Protected("sex"),), features=features)
-    worth = torch.tensor([[0.5], [0.1], [-0.3], [0.2]], dtype=torch.float64)
-
-    def rule(rows):
-        return project_blocks(rows, features) @ worth
-
-    metric, member = covariance_metric(x), linear([0.3, -1.0, 0.5, 0.4])
-    black_box = Function(rule, differentiable=False, blocks=(slice(1, 4),))
-    assert share(black_box, data, member, metric=metric) == pytest.approx(
-        share(Function(rule), data, member, metric=metric)
-    )
 
 
 def test_people_where_the_auxiliary_is_flat_do_not_count():

@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from fused import fused
-from populations import Function
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.errors import DataError, ShapeError
 from fairfox.fairtests.faux import LIC
-from fairfox.models.torch import TorchModel
 
 
 def linear(*weights: float) -> LinearMember:
@@ -32,24 +30,6 @@ def test_the_score_is_the_gradient_along_the_true_direction_and_its_sign_leads_o
     assert found.effect.tolist() == [1.0, 1.0, 0.0]
     assert found.klass.tolist() == [1, 0, 0]
     assert not found.abstained.any()
-
-
-def test_black_boxes_score_as_differentiable_models_do():
-    data = fused(300, bias=0.5, seed=0).to(torch.float64)
-    model = TorchModel(lambda x: torch.sigmoid(x[:, :1] * x[:, 1:2] - x[:, 2:3]))
-    torch.testing.assert_close(
-        LIC().score(Function(model, differentiable=False), data), LIC().score(model, data), atol=1e-6, rtol=0
-    )
-
-
-def test_black_boxes_with_categories_are_differentiated_column_by_column():
-    rule = TorchModel(lambda x: x[:, :1] + 2 * x[:, 1:2] - x[:, 2:3])
-    box = Function(rule, differentiable=False, blocks=(slice(1, 3),))
-    data = Dataset.from_arrays([[0.0, 1.0, 0.0], [0.5, 0.0, 1.0]], c=[0, 1])
-    # from the person's own category: the first goes to the second at 2 -> -1, the other way round for the other
-    dx_dc = torch.tensor([[1.0, -0.5, 0.5], [1.0, -0.5, 0.5]])[..., None]
-    scores = LIC().score(box, replace(data, truth=Truth(data.x, dx_dc)))
-    torch.testing.assert_close(scores, torch.tensor([0.5, 0.5]))  # 1 - 0.5 * 3 = -0.5, for both
 
 
 def test_a_linear_world_and_a_linear_model_give_the_true_score():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +17,14 @@ import pytest
 import torch
 from safetensors.torch import load, save
 from support import fitted_on, header_of
-from torch import Tensor, nn
+from torch import Tensor
 
 import fairfox
-from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.errors import FairfoxError, FileError, OptionError
 from fairfox.fairtests import storage
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.storage import (
     StoredClass,
-    Writer,
     check_consistent,
     from_bytes,
     load_test,
@@ -39,20 +35,18 @@ from fairfox.fairtests.storage import (
 )
 from fairfox.maps.ranks import Ranks
 
+pytestmark = pytest.mark.brief
+
 ALL = ("sex", "race", "age")
 CASES: dict[str, dict[str, Any]] = {
-    "two groups": {"protected": "sex"},
-    "classes": {"protected": "race"},
     "number": {"protected": "age"},
     "several": {"protected": ["sex", "race"], "intersections": True},
     "held": {"protected": ["sex", "age"], "hold_others": True},
-    "given": {"protected": "sex", "given": ["job", "debt"]},
-    "weighted": {"protected": "sex", "weights": "weight"},
+    "given and weighted": {"protected": "sex", "given": ["job", "debt"], "weights": "weight"},
     "cut": {"protected": "age<40", "columns": ["age", "income"]},
     "move": {"protected": "sex", "test": "move"},
     "move number": {"protected": "age", "test": "move", "settings": {"carry": 0.5}},
-    "faux": {"protected": "race", "test": "faux"},
-    "faux/s": {"protected": "sex", "test": "faux/s"},
+    "faux/s": {"protected": "race", "test": "faux/s"},
     "fta+linear": {"protected": "race", "test": "fta+linear"},
     "transport": {"protected": "race", "test": "transport", "settings": {"solver": "scipy"}},
     "unawareness": {"protected": "sex", "test": "unawareness", "columns": ["sex", "income"]},
@@ -101,14 +95,6 @@ def fitted(**options: Any) -> FittedTest:
     unused = [] if "columns" in options else [name for name in ALL if name not in read]
     unused += [] if "weights" in options or "columns" in options else ["weight"]
     return fitted_on(people(160, 0), refits=2, drop=unused, gate=False, **options)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _short_training() -> Iterator[None]:
-    """Auxiliaries that train for two epochs: how good they are matters nothing here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairfox.fairtests.fitted.AuxiliaryModel", partial(AuxiliaryModel, max_epochs=2))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +262,7 @@ def test_tensors_of_wrong_shapes_are_refused_or_change_nothing_that_fails(conten
         for other in (tensor[:0], tensor[None], torch.cat([tensor, tensor], -1)) if tensor.ndim else ():
             changed = rewritten(content, lambda about: None, **{name: other.clone()})
             try:
-                fairfox.score(from_bytes(changed), predict, people(60, 1))
+                fairfox.score(from_bytes(changed), predict, people(20, 1))
             except FairfoxError:  # anything else fails here
                 refusals += 1
     assert refusals > 10
@@ -348,14 +334,6 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Point:
-    at: Tensor
-    name: str = "here"
-    size: float = 1.0
-    seen: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Sorted:
     ordered: Tensor
     count: int
@@ -365,17 +343,7 @@ class Sorted:
         return cls(values.sort().values, len(values))
 
 
-CLASSES = {
-    "Point": StoredClass(Point, ("at", "name", "size"), left_out=("seen",)),
-    "Pair": StoredClass(Pair, ("low", "high")),
-    "Sorted": StoredClass(Sorted, ("ordered",), rebuilt=True),
-}
-
-
-def round_trip(value: object) -> Any:
-    writer = Writer(CLASSES)
-    writer.put([value])  # a node, whatever the value is
-    return read_nodes(json.loads(json.dumps(writer.nodes, allow_nan=False)), writer.tensors, CLASSES)[-1][0]
+CLASSES = {"Pair": StoredClass(Pair, ("low", "high")), "Sorted": StoredClass(Sorted, ("ordered",), rebuilt=True)}
 
 
 def refused_nodes(nodes: object, message: str, **tensors: Tensor) -> None:
@@ -383,24 +351,9 @@ def refused_nodes(nodes: object, message: str, **tensors: Tensor) -> None:
         read_nodes(nodes, tensors, CLASSES)
 
 
-def test_what_is_shared_stays_shared():
-    point = Point(torch.zeros(2))
-    again = round_trip([point, Point(point.at), point])
-    assert again[0] is again[2]
-    assert again[0].at is again[1].at
-
-
-@pytest.mark.parametrize("value", [object(), lambda: None, {1, 2}, b"x", nn.Sequential(nn.Linear(1, 1), nn.Sigmoid())])
-def test_what_is_not_listed_is_not_written(value: object):
-    with pytest.raises(OptionError, match="stored in a file"):
-        round_trip(value)
-
-
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
-        ([], "it is empty"),
-        ([["os.system", {"command": "true"}]], "'os.system', which is not part"),
         ([["list", [{"node": 0}]]], "does not refer to one before it"),  # itself
         ([["list", [{"float": "1e400"}]]], "does not refer to one before it"),
         ([["list", [[1]]]], "neither a value"),
@@ -410,7 +363,7 @@ def test_what_is_not_listed_is_not_written(value: object):
         ([["Pair", {"low": 1}]], "'Pair' in it has other fields"),
         ([["Pair", {"low": 1, "high": 2, "__class__": 3}]], "'Pair' in it has other fields"),
         ([["Pair", {"low": 1, "high": "2"}]], "'high' of a 'Pair' in it has the wrong type"),
-        ([["Point", {"at": 1, "name": "", "size": 1}]], "'at' of a 'Point' in it has the wrong type"),
+        ([["Sorted", {"ordered": 1}]], "'ordered' of a 'Sorted' in it has the wrong type"),
     ],
 )
 def test_nodes_that_are_not_what_they_should_be_are_refused(nodes: object, message: str):

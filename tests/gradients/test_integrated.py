@@ -1,6 +1,5 @@
 """Integrated gradients, against captum with the same rule, and completeness."""
 
-import numpy as np
 import pytest
 import torch
 from captum.attr import IntegratedGradients
@@ -9,13 +8,7 @@ from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
 from fairfox.data.dataset import Protected
-from fairfox.gradients.integrated import (
-    choose_path,
-    integrated_jacobian,
-    intervals,
-    quadrature,
-    secant_slope,
-)
+from fairfox.gradients.integrated import choose_path, integrated_jacobian, quadrature, secant_slope
 from fairfox.gradients.relu import relu_network
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
@@ -79,15 +72,6 @@ def test_integrated_gradients_are_captum_s(make, steps, dtype):
     assert found.dtype == dtype
     expected = by_captum(model, x, BASELINE.to(dtype), steps)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_the_first_layer_really_is_applied_once():
-    net = network()
-    calls = []
-    net[0].register_forward_hook(lambda *_: calls.append("first"))
-    net[2].register_forward_hook(lambda *_: calls.append("second"))
-    integrated_jacobian(TorchModel(net), X, baseline=BASELINE)
-    assert calls == ["second"]  # the affine part is read off its weights
 
 
 def test_everyone_may_have_a_baseline_of_their_own():
@@ -168,27 +152,6 @@ def test_the_chosen_path_keeps_its_error(activation):
     assert error.quantile(0.9) < 5e-3
 
 
-def test_the_choice_follows_the_network():
-    rectified, smooth = (TorchModel(network(activation=each)) for each in (nn.ReLU, nn.Tanh))
-    assert choose_path(rectified, BASELINE).weights == ()
-    assert choose_path(rectified, BASELINE, steps=7).nodes[0] == 0.0
-    assert len(choose_path(rectified, BASELINE, steps=7).nodes) == 8
-    assert choose_path(smooth, BASELINE).weights != ()
-    assert choose_path(smooth, BASELINE, steps=7) == quadrature(7)
-    assert choose_path(Function(rectified), BASELINE) == quadrature(32)
-    assert choose_path(rectified, BASELINE) == choose_path(rectified, BASELINE)  # nothing is drawn anew
-
-
-def test_intervals_are_short_where_units_pass_zero():
-    path = intervals(4, torch.full((100,), 0.25))
-    ends = np.array(path.nodes)
-    assert ends[0] == 0.0
-    assert ends[-1] == 1.0
-    assert (np.diff(ends) > 0).all()
-    assert (np.abs(ends[1:-1] - 0.25) < 0.01).sum() >= 2
-    assert intervals(4, torch.zeros(0)).nodes == (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
 def rectifier():
     """Return y = 2 relu(x - 1) as a plain network."""
     net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
@@ -196,13 +159,6 @@ def rectifier():
         for parameter, value in zip(net.parameters(), (1.0, -1.0, 2.0, 0.0), strict=True):
             parameter.fill_(value)
     return relu_network(TorchModel(net), 1)
-
-
-@pytest.mark.parametrize("nodes", [(0.0, 1.0), (0.0, 0.1, 0.7, 1.0)])
-def test_the_mean_slope_of_one_unit_by_hand(nodes):
-    # from -1 to 3 before the unit: active on 3/4 of the path with slope 2
-    found = secant_slope(rectifier(), torch.tensor([[-1.0]]), torch.tensor([[3.0]]), nodes)
-    torch.testing.assert_close(found, torch.tensor([[[1.5]]]))
 
 
 def test_a_unit_that_does_not_move_has_its_derivative_as_slope():

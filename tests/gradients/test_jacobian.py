@@ -69,54 +69,26 @@ def test_a_module_for_other_columns_says_so_itself():
         autograd_jacobian(TorchModel(network(1)), X[:, :3])
 
 
-class Curve:
-    """x0² + 3 x1, with or without autograd and one-hot blocks; remembers whether it was asked for gradients."""
-
-    def __init__(self, *, differentiable: bool, blocks=()) -> None:
-        self.differentiable, self.blocks = differentiable, blocks
-        self.calls, self.asked = 0, False
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        self.asked |= x.requires_grad
-        return x[:, :1] ** 2 + 3 * x[:, 1:2]
-
-
 CURVE_X = torch.tensor([[1.0, 0.0], [2.0, 1.0], [-1.0, 1.0]], dtype=torch.float64)
 EXPECTED = torch.tensor([[[2.0, 3.0]], [[4.0, 3.0]], [[-2.0, 3.0]]], dtype=torch.float64)
 DIRECTION = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, -2.0]], dtype=torch.float64)
 ALONG = torch.tensor([5.0, 4.0, -6.0], dtype=torch.float64)
 
 
-def test_a_differentiable_model_is_differentiated_by_autograd():
-    model = Curve(differentiable=True)
-    torch.testing.assert_close(jacobian(model, CURVE_X), EXPECTED)
-    assert model.asked
-    assert model.calls == 1
+def curve(x: Tensor) -> Tensor:
+    return x[:, :1] ** 2 + 3 * x[:, 1:2]
 
 
-def test_a_black_box_is_estimated_from_predictions():
-    model = Curve(differentiable=False)
-    torch.testing.assert_close(jacobian(model, CURVE_X), EXPECTED)
-    assert not model.asked
-
-
-def test_slope_of_a_differentiable_model_is_gradient_times_direction():
-    model = Curve(differentiable=True)
-    torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), ALONG)
-    torch.testing.assert_close(
-        slope(model, CURVE_X, DIRECTION), (autograd_jacobian(model, CURVE_X)[:, 0] * DIRECTION).sum(1)
-    )
-
-
-def test_slope_of_a_black_box_needs_two_predictions():
-    model = Curve(differentiable=False)
-    torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), ALONG)
-    assert model.calls == 2
+@pytest.mark.parametrize(("differentiable", "calls"), [(True, [1, 1]), (False, [1, 2])], ids=["autograd", "black box"])
+def test_derivatives_come_from_autograd_or_from_predictions_alone(differentiable, calls):
+    models = [Function(curve, differentiable=differentiable) for _ in range(2)]
+    torch.testing.assert_close(jacobian(models[0], CURVE_X), EXPECTED)
+    torch.testing.assert_close(slope(models[1], CURVE_X, DIRECTION), ALONG)
+    assert [len(model.calls) for model in models] == calls  # two predictions per person along a direction
 
 
 def test_slope_of_a_black_box_with_categories_does_not_leave_the_corner_of_the_simplex():
     # The second column is a block of its own here: its derivative is f with the category less f as it is, 3 (1 - x1).
-    model = Curve(differentiable=False, blocks=(slice(1, 2),))
+    model = Function(curve, differentiable=False, blocks=(slice(1, 2),))
     expected = torch.tensor([2.0 + 3.0, 4.0, 0.0], dtype=torch.float64)
     torch.testing.assert_close(slope(model, CURVE_X, DIRECTION), expected)

@@ -5,13 +5,7 @@ import pytest
 import torch
 
 from fairfox.errors import DataError
-from fairfox.gradients.alignment import (
-    between_metric,
-    covariance_metric,
-    eigen,
-    sensitive_subspace,
-    square_root,
-)
+from fairfox.gradients.alignment import between_metric, covariance_metric, eigen, sensitive_subspace, square_root
 from fairfox.maps.ranks import weighted_least_squares
 
 # Two groups of two; the first column alone differs between them

@@ -7,16 +7,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fairfox.auxiliary.mlp import MLP
-from fairfox.gradients.alignment import products
 from fairfox.gradients.jacobian import autograd_jacobian
-from fairfox.gradients.relu import (
-    ReluNetwork,
-    block_jacobian,
-    pairing_of,
-    relu_network,
-    short_factors,
-    whole_products,
-)
+from fairfox.gradients.relu import ReluNetwork, block_jacobian, relu_network, short_factors
 from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 
@@ -48,6 +40,7 @@ NETWORKS = {
     "without biases": lambda: TorchModel(network(nn.ReLU, bias=False)),
     "a probability of a logit": lambda: TorchModel(network(nn.ReLU), output=Output("logit")),
     "a sigmoid in the network": lambda: TorchModel(network(nn.ReLU, behind=[nn.Sigmoid()])),
+    "a network within another": lambda: TorchModel(nn.Sequential(network(nn.ReLU), nn.Sigmoid()).eval()),
     "one of three classes": lambda: TorchModel(network(nn.ReLU, outputs=3), output=Output("logit", column=2)),
     "a softmax in the network": lambda: TorchModel(
         network(nn.ReLU, outputs=3, behind=[nn.Softmax(dim=1)]), output=Output("probability", column=0)
@@ -65,22 +58,6 @@ def test_derivatives_by_hand_are_those_of_autograd(make, batch_size):
     single = autograd_jacobian(model, X.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), found, rtol=1e-4, atol=1e-5)
-
-
-def test_several_outputs_have_a_derivative_each():
-    class Raw(TorchModel):
-        def __call__(self, x):
-            return self.module(x)
-
-        @property
-        def first_affine(self):
-            weight, bias, tail = super().first_affine
-            return weight, bias, type(tail)(tail.layers)
-
-    model = Raw(network(nn.ReLU, outputs=3))
-    found = autograd_jacobian(model, X, batch_size=8)
-    assert found.shape == (30, 3, FEATURES)
-    torch.testing.assert_close(found, block_jacobian(model, X), **EXACT)
 
 
 class Doubling(nn.Linear):
@@ -133,12 +110,6 @@ def test_the_weights_are_those_of_now():
     assert not torch.allclose(autograd_jacobian(model, X), before)
 
 
-def test_a_plain_network_within_another_is_plain():
-    model = TorchModel(nn.Sequential(network(nn.ReLU), nn.Sigmoid()).eval())
-    assert relu_network(model, FEATURES) is not None
-    torch.testing.assert_close(autograd_jacobian(model, X), block_jacobian(model, X), **EXACT)
-
-
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_output_and_slope_in_one_pass_are_those_of_autograd_and_leave_x_alone(depth):
     net = MLP(5, width=7, depth=depth, seed=depth).member(0).double()
@@ -168,29 +139,3 @@ def test_inner_products_stay_what_they_are(features, own, other, with_metric):
     torch.testing.assert_close(short @ short.T, first @ inner @ first.T, **close)
     torch.testing.assert_close(long @ long.T, second @ inner @ second.T, **close)
     torch.testing.assert_close(padded @ long.T, first @ inner @ second.T, **close)
-
-
-def small(features, width, seed, outputs=1):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return nn.Sequential(nn.Linear(features, width), nn.ReLU(), nn.Linear(width, outputs)).double().eval()
-
-
-@pytest.mark.parametrize("features", [3, 8, 20])
-def test_products_of_a_pair_are_those_of_their_gradients(features):
-    x = normal(25, features, seed=3)
-    target = TorchModel(small(features, 6, 0), output=Output("logit"))
-    other = TorchModel(small(features, 5, 1), output=Output("logit"))
-    pairing = pairing_of(target, [other], x)
-    found = whole_products([pairing.pieces(pairing.gradient(few), pairing.jacobian(0, few)) for few in x.split(10)])
-    expected = products(autograd_jacobian(target, x)[:, 0], autograd_jacobian(other, x)[:, 0])
-    for one, two in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-14)
-
-
-def test_something_that_is_no_plain_network_makes_no_pair():
-    x = normal(4, 3)
-    plain, other = TorchModel(small(3, 4, 0)), TorchModel(lambda rows: rows[:, :1])
-    assert pairing_of(plain, [plain], x) is not None
-    assert pairing_of(plain, [plain, other], x) is None
-    assert pairing_of(other, [plain], x) is None

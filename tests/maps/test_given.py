@@ -24,7 +24,7 @@ from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
 from fairfox.errors import DataError, OptionError
 from fairfox.fairtests.effect import Effect
-from fairfox.maps.conditional import Terms, check_given_columns, is_stepped
+from fairfox.maps.conditional import check_given_columns
 from fairfox.maps.protocol import TOO_FEW, UNKNOWN_GIVEN
 from fairfox.maps.rank import RankMap
 
@@ -68,25 +68,21 @@ def world(name: str, income: Callable[..., Values], label: Callable[..., Values]
     return World(name, variables, "paid")
 
 
-def _education(sex: Values, noise: Values) -> Values:
+def levels_by_sex(sex: Values, noise: Values) -> Values:
     return choose(noise, 6 - 5 * sex, 2.0, 1 + 5 * sex)
 
 
-def _job(education: Values, noise: Values) -> Values:
-    return choose(noise, np.exp(1.2 * (1 - education)), 1.0, np.exp(1.2 * (education - 1)))
-
-
-def _by_job(job: Values, noise: Values) -> Values:
-    return happens(noise, 1.2 * (job - 1))
+def levels_by_hours(hours: Values, noise: Values) -> Values:
+    return choose(noise, np.exp(1.2 * (1 - hours)), 1.0, np.exp(1.2 * (hours - 1)))
 
 
 CATEGORIES = World(
     "categories",
     (
         SEX,
-        Variable("hours", lambda sex, noise: _education(sex, noise), uniform, ("low", "middle", "high")),
-        Variable("income", lambda hours, noise: _job(hours, noise), uniform, ("clerk", "nurse", "smith")),
-        Variable("paid", lambda income, noise: _by_job(income, noise), uniform),
+        Variable("hours", levels_by_sex, uniform, ("low", "middle", "high")),
+        Variable("income", levels_by_hours, uniform, ("clerk", "nurse", "smith")),
+        Variable("paid", lambda income, noise: happens(noise, 1.2 * (income - 1)), uniform),
     ),
     "paid",
 )
@@ -141,15 +137,17 @@ def fall(world: World, kind: str) -> float:
     return 1 - mean_score(world, kind, "hours") / mean_score(world, kind)
 
 
-@pytest.mark.parametrize("kind", ["linear", "network"])
-@pytest.mark.parametrize("world", [WHOLE, THROUGH, BENT, CATEGORIES, STEPS], ids=lambda world: world.name)
+@pytest.mark.parametrize(
+    ("world", "kind"),
+    [*((world, "linear") for world in (WHOLE, THROUGH, BENT, CATEGORIES, STEPS)), (BENT, "network")],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 def test_nine_tenths_of_the_score_are_gone_where_the_whole_effect_is_given(world: World, kind: str):
     assert fall(world, kind) >= 0.9
 
 
-@pytest.mark.parametrize("kind", ["linear", "network"])
-def test_the_score_stays_where_what_is_given_is_the_same_in_all_groups(kind: str):
-    assert abs(fall(UNRELATED, kind)) < 0.05
+def test_the_score_stays_where_what_is_given_is_the_same_in_all_groups():
+    assert abs(fall(UNRELATED, "linear")) < 0.05
 
 
 @pytest.mark.parametrize("world", [HALF, UNRELATED], ids=lambda world: world.name)
@@ -236,17 +234,6 @@ def test_missing_numbers_stay_missing_and_a_missing_given_one_is_one_more_value(
     assert float((moved - (1.0 - 2 * own[~lacks_income])).abs().mean()) < 0.1
 
 
-def test_the_protected_column_itself_is_set_to_the_other_group_and_not_explained():
-    sex = one_hot(torch.arange(200) % 2, 2)
-    numbers = torch.randn(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    features = (block("sex", "fm"), Feature("a", "continuous", 2, 3), Feature("b", "continuous", 3, 4))
-    withheld = torch.tensor([True, True, False, False])
-    data = individuals(torch.cat([sex, numbers], dim=1), features=features, withheld=withheld)
-    rows = RankMap(given=("a",)).fit(data).map(data).rows
-    assert torch.equal(rows[:, :2], sex.flip(1))
-    assert torch.equal(rows[:, 2], numbers[:, 0])
-
-
 @settings(max_examples=10, deadline=None)
 @given(scale=st.floats(0.01, 100), shift=st.floats(-10, 10), seed=st.integers(0, 100))
 def test_units_of_columns_and_the_order_of_rows_do_not_matter(scale: float, shift: float, seed: int):
@@ -307,20 +294,6 @@ def with_education(level: list[int], c: list[float], pay: Tensor) -> Dataset:
     return individuals(torch.cat([one_hot(level, 3), pay[:, None]], dim=1), c=c, features=features)
 
 
-@pytest.mark.parametrize("times", [5, 50], ids=["regressed", "strata"])
-def test_a_given_category_that_one_group_lacks_borrows_the_displacement_of_the_others(times: int):
-    level, c = [0, 1, 0, 1, 2] * times, [0, 0, 1, 1, 0] * times  # the third level in the first group alone
-    noise = torch.randn(5 * times, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data = with_education(level, c, 3 * torch.tensor(c) + 0.1 * noise)
-    out = RankMap(given=("education",)).fit(data).map(data)
-    alone = torch.tensor(level) == 2
-    assert not out.abstained.any()
-    assert out.borrowed is not None
-    assert torch.equal(out.borrowed, alone)
-    assert float(((out.rows - data.x)[alone, 3] - 3).abs().mean()) < 0.2
-    assert set(out.rows[alone, 3].tolist()) <= set(data.x[data.c[:, 0] == 1, 3].tolist())
-
-
 @pytest.mark.parametrize("times", [20, 40], ids=["regressed", "strata"])
 @pytest.mark.parametrize("only", [0, 1])
 def test_a_level_of_one_group_is_displaced_by_the_mean_of_the_shared_levels_wherever_it_lies(times: int, only: int):
@@ -335,8 +308,10 @@ def test_a_level_of_one_group_is_displaced_by_the_mean_of_the_shared_levels_wher
     x = torch.cat([one_hot(level, 4), pay[:, None], one_hot(job.long(), 2)], dim=1)
     data = individuals(x, c=c.double(), features=features)
     out = RankMap(given=("education",)).fit(data).map(data)
+    assert not out.abstained.any()
     assert out.borrowed is not None
     assert torch.equal(out.borrowed, level == 2)
+    assert set(out.rows[level == 2, 4].tolist()) <= set(data.x[c == 1 - only, 4].tolist())
     moved = (out.rows - data.x)[level == 2]
     torch.testing.assert_close(moved[:, 4], torch.full((times,), 2.0 - 4.0 * only).double(), atol=0.06, rtol=0)
     # who is rarer there stays with (1/4) / (3/4): u of the first group, v of the second
@@ -356,16 +331,6 @@ def test_two_given_categories_that_act_together_explain_what_they_do_together(ga
     data = replace(data, covariates=(block("a", "01"), block("b", "012", start=2)))
     plain, held = (RankMap(given=names, gate=gate).fit(data).map(data).rows - data.x for names in ((), ("a", "b")))
     assert float(held.abs().mean()) <= (0.0 if gate else 0.1 * float(plain.abs().mean()))
-
-
-def test_products_of_given_categories_are_those_that_people_have_and_few():
-    five = torch.arange(600) % 5
-    features = (block("a", "01234"), block("b", "01234", start=5))
-    rows = torch.cat([one_hot(five, 5), one_hot((five + 1) % 5, 5)], dim=1)
-    terms = Terms.of(torch.zeros(600), 1, features, rows)
-    assert terms.pairs.tolist() == [[0, 1, 2, 3, 4], [6, 7, 8, 9, 5]]  # of 25
-    many = Terms.of(torch.zeros(40), 1, features, rows[:40])  # a tenth of the people are 4
-    assert many.pairs.shape == (2, 0)
 
 
 def test_classes_that_never_share_a_given_value_have_too_few_to_compare_with():
@@ -421,10 +386,3 @@ def test_a_column_that_tells_everyones_group_cannot_be_given(minority: int):
     number = replace(data, protected=(Protected("years", "continuous", ()),), c=3 * data.w[:, :1] + 1)
     with pytest.raises(OptionError, match="'near' cannot be given: it reveals everyone's 'years'"):
         check_given_columns(number, ["near"])
-
-
-def test_few_values_or_one_that_stands_out_make_a_staircase():
-    many = torch.linspace(0, 1, 300)
-    assert is_stepped(torch.arange(300).double() % 15)
-    assert not is_stepped(many)
-    assert is_stepped(torch.cat([torch.zeros(200), many]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -65,27 +66,6 @@ def test_a_category_is_one_draw_from_the_coupling_mixed_with_the_group_s_shares(
 def test_a_category_that_is_missing_stays_missing():
     drawn = column_draws(0.5, 4).category(torch.zeros(4, 2).double(), torch.tensor([0.5, 0.5]).double())
     assert not bool(drawn.any())
-
-
-def test_draws_are_spread_evenly_in_every_set_and_column_and_are_those_of_the_seed():
-    count = 40
-    table = DrawTable.of(count, 3, seed=1)
-    for each in (torch.special.ndtr(table.normal), table.uniform):  # one in each fortieth
-        assert ((each * count).long().sort(0).values == torch.arange(count)[:, None, None]).all()
-    assert not torch.equal(table.uniform[:, 0, 0], table.uniform[:, 0, 1])
-    assert not torch.equal(table.uniform[:, 0, 0], table.uniform[:, 1, 0])
-    assert torch.equal(table.normal, DrawTable.of(count, 3, seed=1).normal)
-    assert not torch.equal(table.normal, DrawTable.of(count, 3, seed=2).normal)
-
-
-def test_a_row_says_which_set_of_draws_is_its_own():
-    table, x = DrawTable.of(3, 2, seed=0), normal(200, 2)
-    both = table.draws(x, [0, 2], [0.9, 0.5])
-    assert both.persistence[both.which].tolist() == [0.9] * 400 + [0.5] * 400
-    torch.testing.assert_close(both[1].uniform[:400], both[1].uniform[400:])  # the same at each persistence
-    alone = table.draws(x[7:8], [2], [0.9])
-    assert float(alone[0].normal) == float(both[0].normal[207])
-    assert len(table.draws(x, [0], [1.0]).which.unique()) > 50  # people differ in theirs
 
 
 SHAPES = {
@@ -181,11 +161,14 @@ def by_age(people: int = 3000) -> Dataset:
     return Dataset(x=x, c=noise[:, 2:], protected=(age,), features=(INCOME, SHOE))
 
 
-def drawn_rows(fitted: RankMap | GraphMap, data: Dataset, persistence: float, count: int = 20) -> Tensor:
+def destinations(data: Dataset) -> Tensor | None:
+    return torch.ones(len(data)).double() if data.protected[0].is_continuous else None
+
+
+def drawn_rows(found: RankMap | GraphMap, data: Dataset, persistence: float, count: int = 20) -> Tensor:
     """Return draws of everyone's row (count, N, D)."""
-    table = DrawTable.of(count, data.x.shape[1], seed=0)
-    to = torch.ones(len(data)).double() if data.protected[0].is_continuous else None
-    return torch.stack([fitted.map(data, to, draws=table.draws(data.x, [k], [persistence])).rows for k in range(count)])
+    table, to = DrawTable.of(count, data.x.shape[1], seed=0), destinations(data)
+    return torch.stack([found.map(data, to, draws=table.draws(data.x, [k], [persistence])).rows for k in range(count)])
 
 
 MAPS = {
@@ -196,14 +179,17 @@ MAPS = {
 }
 
 
+@cache
+def fitted(name: str) -> tuple[RankMap | GraphMap, Dataset]:
+    made, make = MAPS[name]
+    return made.fit(make()), make()
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_a_hair_less_than_exactly_is_nearly_exactly_and_less_moves_further(name: str):
-    fitting, make = MAPS[name]
-    data = make()
-    fitted = fitting.fit(data)
-    to = torch.ones(len(data)).double() if name == "number" else None
-    exact = fitted.map(data, to).rows[:, 0]
-    off = [(drawn_rows(fitted, data, kept)[:, :, 0] - exact) for kept in (0.999, 0.9, 0.5)]
+    found, data = fitted(name)
+    exact = found.map(data, destinations(data)).rows[:, 0]
+    off = [(drawn_rows(found, data, kept)[:, :, 0] - exact) for kept in (0.999, 0.9, 0.5)]
     assert abs(float(off[0].mean())) < 0.02
     assert float(off[0].mean(0).abs().mean()) < 0.05  # of everyone
     sizes = [float(each.abs().mean()) for each in off]
@@ -213,10 +199,8 @@ def test_a_hair_less_than_exactly_is_nearly_exactly_and_less_moves_further(name:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_draws_stay_within_what_is_shown_and_closed_and_given_features_stay(name: str):
-    fitting, make = MAPS[name]
-    data = make()
-    fitted = fitting.fit(data)
-    rows = drawn_rows(fitted, data, 0.5, count=8)
+    found, data = fitted(name)
+    rows = drawn_rows(found, data, 0.5, count=8)
     assert torch.equal(rows[:, :, 1], data.x[:, 1].expand(8, -1))  # shoe: no evidence, or nothing acts on it
     if name != "number":
         held = {"strata": slice(2, 4), "regression": slice(4, 5), "graph": slice(2, 5)}[name]

@@ -1,23 +1,12 @@
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
-from populations import individuals, linear
+from populations import individuals
 
-from fairfox.auxiliary.model import FixedAuxiliary
-from fairfox.data.dataset import Dataset, Protected, resample
+from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, OptionError, ShapeError
-from fairfox.maps.move import MoveMap
-from fairfox.maps.protocol import (
-    Mapped,
-    RefittableMap,
-    check_groups_present,
-    compared_pairs,
-    fit_maps,
-    number_reached,
-    where_to,
-)
+from fairfox.maps.protocol import Mapped, check_groups_present, fit_maps, number_reached, where_to
 from fairfox.maps.rank import RankMap
 
 
@@ -39,14 +28,6 @@ class Noted:
 DATA = individuals(torch.arange(20.0)[:, None], c=[0.0] * 15 + [1.0] * 4 + [float("nan")])
 
 
-def test_resampling_draws_with_replacement_within_each_group():
-    drawn = resample(DATA, generator=torch.Generator().manual_seed(0))
-    np.testing.assert_array_equal(drawn.c, DATA.c)
-    assert set(drawn.x[:15, 0].tolist()) < set(range(15))
-    assert set(drawn.x[15:19, 0].tolist()) <= set(range(15, 19))
-    assert drawn.x[19, 0] == 19
-
-
 def test_one_fit_uses_the_rows_as_they_are_and_leaves_the_prototype_alone():
     prototype = Noted()
     ((fitted,),) = fit_maps(prototype, DATA, 1, seed=0)
@@ -60,16 +41,6 @@ def test_several_fits_use_resampled_rows_decided_by_the_seed():
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first[0], fit_maps(Noted(), DATA, 3, seed=8)[0][0].seen)
-
-
-def test_a_map_that_can_be_fitted_many_times_at_once_is():
-    auxiliary = FixedAuxiliary([linear(1.0), linear(2.0)])
-    assert isinstance(MoveMap(auxiliary=auxiliary), RefittableMap)
-    assert not isinstance(RankMap(), RefittableMap)
-    data = individuals(torch.randn(20, 1, generator=torch.Generator().manual_seed(0)).double())
-    for refits, members in ((5, 2), (1, 1)):
-        fitted = fit_maps(MoveMap(auxiliary=auxiliary), data, refits, seed=0)
-        assert [len(maps) for maps in fitted] == [members]
 
 
 SEX, RACE, AGE = Protected("sex"), Protected("race", "categorical", ("a", "b", "c")), Protected("age", "continuous", ())
@@ -145,9 +116,3 @@ def test_where_there_is_no_one_other_group_destinations_are_needed(protected: Pr
     data = replace(individuals(torch.zeros(6, 1)), protected=(protected,))
     with pytest.raises(OptionError, match=f"{found}; give destinations in `to`"):
         where_to(data, 0, None)
-
-
-def test_every_class_is_compared_with_every_other_or_with_the_reference_group():
-    assert compared_pairs(Protected("sex")) == [(0, 1), (1, 0)]
-    assert compared_pairs(RACE) == [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
-    assert compared_pairs(replace(RACE, reference=1)) == [(0, 1), (1, 0), (1, 2), (2, 1)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.errors import DataError
-from fairfox.maps import protocol, ranks
+from fairfox.maps import protocol
 from fairfox.maps.protocol import fit_maps
 from fairfox.maps.rank import RankMap
 from fairfox.maps.ranks import Ranks, couple_rows, maximal_coupling
@@ -139,12 +139,6 @@ def test_a_missing_category_is_a_category():
 def test_only_the_chosen_columns_are_mapped():
     data = individuals(torch.tensor([[1.0, 5.0], [2.0, 6.0]]))
     assert RankMap(only=torch.tensor([False, True])).fit(data).map(data).rows.tolist() == [[1, 6], [2, 5]]
-
-
-def test_a_second_protected_variable_can_be_chosen():
-    c = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
-    data = Dataset.from_arrays(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), c=c)
-    assert RankMap(variable=1).fit(data).map(data).rows[:, 0].tolist() == [3, 4, 1, 2]
 
 
 def classes(n: int = 600, *, seed: int = 0) -> Dataset:
@@ -369,14 +363,6 @@ def test_coupled_rows_agree_with_the_maximal_coupling(own: list[float], other: l
 
 
 # --- many people ---------------------------------------------------------------------------------------------------
-
-
-def test_evenly_spaced_values_of_many_people_are_kept_with_the_lowest_and_the_highest(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ranks, "_MANY_VALUES", 9)
-    monkeypatch.setattr(ranks, "_KEPT_VALUES", 4)
-    # ten people at places 0, 3, 6 and 9: the values 1, 2, 2 and 5
-    assert Ranks.of(torch.tensor([1.0, 1, 1, 2, 2, 2, 2, 3, 4, 5])).ordered.tolist() == [1, 2, 2, 5]
-    assert Ranks.of(torch.tensor([1.0, 1, 1, 2, 2, 2, 2, 3, 4])).ordered.tolist() == [1, 1, 1, 2, 2, 2, 2, 3, 4]
 
 
 def test_a_map_of_many_people_learns_from_some_of_each_class_and_is_nearly_the_same(monkeypatch: pytest.MonkeyPatch):

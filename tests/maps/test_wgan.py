@@ -74,13 +74,6 @@ def test_minibatches_come_from_the_own_rows_only():
         assert set(seen[:, member, 4:].flatten().tolist()) == set(passage.target.tolist())
 
 
-def test_progress_is_reported_up_to_the_end():
-    reported = []
-    train_generators(rows(), passages(), SMALL, progress=lambda done, total: reported.append((done, total)))
-    assert reported[-1] == (60, 60)
-    assert [done for done, _ in reported] == sorted({done for done, _ in reported})
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no accelerator here")
 def test_steps_on_a_gpu_equal_steps_on_the_cpu():

@@ -118,14 +118,6 @@ def test_a_model_of_ones_own_is_called_as_it_is_and_has_a_unit_and_a_kind():
     assert as_model(adapted) is adapted
 
 
-def test_a_pipeline_gives_the_probability_of_its_second_class():
-    fitted = classifier(RICH)
-    torch.testing.assert_close(predict(wrapped(fitted), X), torch.tensor(fitted.predict_proba(COLUMNS)[:, 1]))
-    torch.testing.assert_close(
-        predict(wrapped(fitted, positive=False), X), torch.tensor(fitted.predict_proba(COLUMNS)[:, 0])
-    )
-
-
 def test_a_class_of_several_is_chosen_by_its_name():
     fitted = classifier(CLASS)
     for place, name in enumerate(("high", "low", "middle")):
@@ -143,22 +135,6 @@ def test_a_decision_function_turns_round_for_the_first_class():
     torch.testing.assert_close(predict(wrapped(fitted, output="logit"), X), decision)
     torch.testing.assert_close(predict(wrapped(fitted, output="logit", positive="rich"), X), decision)
     torch.testing.assert_close(predict(wrapped(fitted, output="logit", positive="poor"), X), -decision)
-    with pytest.raises(OptionError, match="'weird' is not a class of the model; its classes are: poor, rich"):
-        wrapped(fitted, output="logit", positive="weird")
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "unit"),
-    [
-        (lambda t: t["income"] / 1e4, {}, "probability"),
-        (lambda t: t["income"], {}, "value"),
-        (lambda t: t["income"] / 1e3 - 3, {"returns": "logit"}, "probability"),
-        (lambda t: t["income"] / 1e3 - 3, {"returns": "logit", "output": "logit"}, "logit"),
-        (lambda t: t["income"] / 1e4, {"returns": "value"}, "value"),
-    ],
-)
-def test_what_is_returned_is_detected_or_given(function: Any, options: dict[str, Any], unit: str):
-    assert wrapped(function, **options).unit == unit
 
 
 def test_the_class_is_found_without_example_rows_too():

@@ -41,15 +41,6 @@ def test_the_logit_is_averaged_not_the_probability():
     torch.testing.assert_close(found, torch.logit(torch.tensor([[0.9]]).double()) / 2)
 
 
-def test_predictions_of_distributions_do_not_depend_on_the_batch():
-    draws = torch.rand(20, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = torch.cat([draws, torch.zeros(20, 1)], dim=1)
-    model = on_tables(lambda t: t["job"].map({"a": 0.0, "b": 1.0, "c": 4.0}), JOBS)
-    whole = model(x)[:, 0]
-    assert torch.equal(whole, torch.cat([model(row[None])[:, 0] for row in x]))
-    torch.testing.assert_close(whole, (draws / draws.sum(1, keepdim=True)) @ torch.tensor([0.0, 1.0, 4.0]).double())
-
-
 def test_many_rows_come_in_several_calls(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("fairfox.models.adapters._ROWS_A_CALL", 50)
     calls: list[int] = []

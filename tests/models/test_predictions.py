@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from populations import linear
+from populations import Function, linear
 from torch import Tensor
 
 from fairfox.errors import ModelError, OptionError, ShapeError
@@ -99,19 +99,6 @@ def test_numbers_beyond_that_are_no_probabilities(far: float):
 # --- predict ----------------------------------------------------------------------------------------------------------
 
 
-class Returning:
-    """A model that returns what it is told and notes how many rows each call had."""
-
-    def __init__(self, function, *, differentiable: bool = True) -> None:
-        self.function = function
-        self.differentiable = differentiable
-        self.calls: list[int] = []
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.calls.append(len(x))
-        return self.function(x)
-
-
 def test_anything_that_is_called_and_says_whether_it_is_differentiable_is_a_model():
     assert isinstance(linear(1.0), Model)
     assert not isinstance(torch.nn.Linear(1, 1), Model)
@@ -119,51 +106,38 @@ def test_anything_that_is_called_and_says_whether_it_is_differentiable_is_a_mode
 
 def test_predictions_come_in_blocks_and_do_not_depend_on_them():
     x = torch.randn(10, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    model = Returning(linear(2.0, -1.0))
+    model = Function(linear(2.0, -1.0))
     torch.testing.assert_close(predict(model, x, batch_size=4), 2 * x[:, 0] - x[:, 1])
     assert model.calls == [4, 4, 2]
 
 
 def test_a_black_box_gets_all_rows_at_once():
-    model = Returning(lambda x: x[:, :1], differentiable=False)
+    model = Function(lambda x: x[:, :1], differentiable=False)
     predict(model, torch.zeros(10, 2), batch_size=4)
     assert model.calls == [10]
 
 
 def test_nan_is_refused_with_the_row_it_came_from():
-    model = Returning(lambda x: torch.where(x == 7, torch.nan, x))
+    model = Function(lambda x: torch.where(x == 7, torch.nan, x))
     with pytest.raises(
         ModelError, match=r"NaN or infinity for 1 of 2 individuals \(first: row 7\); .* finite prediction"
     ):
         predict(model, torch.arange(10.0)[:, None], batch_size=2)
     with pytest.raises(ModelError, match="NaN or infinity for 3 of 3"):
-        predict(Returning(lambda x: x / 0), torch.ones(3, 1))
+        predict(Function(lambda x: x / 0), torch.ones(3, 1))
     for large, dtype, most in ((1e200, torch.float64, r"1e\+150"), (1e25, torch.float32, r"1.8e\+19")):
         with pytest.raises(ModelError, match=rf"returned numbers above {most} for 1 of 3 .*first: row 1"):
-            predict(Returning(lambda x, large=large: x * large), torch.tensor([[0.0], [1.0], [0.0]], dtype=dtype))
+            predict(Function(lambda x, large=large: x * large), torch.tensor([[0.0], [1.0], [0.0]], dtype=dtype))
 
 
 def test_another_number_of_predictions_is_refused():
     with pytest.raises(ModelError, match="returned 2 predictions for 3 individuals; return one row each, in order"):
-        predict(Returning(lambda x: x[1:]), torch.zeros(3, 1))
+        predict(Function(lambda x: x[1:]), torch.zeros(3, 1))
 
 
 def test_several_columns_are_refused():
     with pytest.raises(ShapeError, match=r"returned 2 columns; choose the audited class \(positive=...\)"):
-        predict(Returning(lambda x: x), torch.zeros(3, 2))
-
-
-class Remembering:
-    """A model that keeps what it is asked."""
-
-    differentiable = True
-
-    def __init__(self) -> None:
-        self.asked: list[Tensor] = []
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.asked.append(x)
-        return x.sum(1, keepdim=True)
+        predict(Function(lambda x: x), torch.zeros(3, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -172,9 +146,10 @@ def test_equal_rows_are_predicted_once(dtype: torch.dtype):
     rows[0] = rows[0, 0]  # (a, a, a), and below (a, b, c) and (c, b, a): other rows with the same values
     rows[1] = rows[2].flip(0)
     x = rows[torch.randint(50, (2_000,), generator=torch.Generator().manual_seed(1))]
-    model = Remembering()
+    seen: list[Tensor] = []
+    model = Function(lambda x: seen.append(x) or x.sum(1, keepdim=True))
     found = predict_once(model, x, batch_size=7)
-    asked = torch.cat(model.asked)
+    asked = torch.cat(seen)
     assert len(asked) == len(x.unique(dim=0)) == len(asked.unique(dim=0))
     torch.testing.assert_close(found, x.sum(1))
     assert predict_once(model, x[:0], batch_size=7).shape == (0,)

@@ -105,11 +105,8 @@ skops_io = pytest.importorskip("skops.io")
 @pytest.mark.parametrize(
     "model",
     [
-        pipeline(LogisticRegression()),
         pipeline(RandomForestClassifier(3)),
         pipeline(GradientBoostingClassifier(n_estimators=3)),
-        pipeline(DecisionTreeClassifier()),
-        pipeline(CalibratedClassifierCV(LogisticRegression())),
         pipeline(CalibratedClassifierCV(SVC(), method="isotonic", cv=2)),
         pipeline(MLPClassifier((4,), solver="lbfgs", max_iter=20, random_state=0)),
         pipeline(ExtraTreesClassifier(3, max_leaf_nodes=5, n_jobs=2)),

@@ -6,14 +6,12 @@ import pytest
 import torch
 from populations import people, table_of
 from safetensors.torch import save_file
-from support import audited
 from torch import Tensor, nn
 
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
-from fairfox.errors import FileError, ModelError, OptionError, UntrustedModelError
+from fairfox.errors import FileError, ModelError, OptionError
 from fairfox.models.loading import load_model
-from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel, save_mlp
 
 pytestmark = pytest.mark.brief
@@ -81,44 +79,6 @@ def test_what_is_no_prediction_is_refused(function: object, message: str):
         TorchModel(function, decoder=NUMBERS).raw(X)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("encoded", [True, False])
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_first_layer_and_the_rest_are_the_model(encoded: bool, bias: bool):
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(3, 4, bias=bias), nn.Tanh(), nn.Linear(4, 1)).double().eval()
-    if not encoded:
-        net[0].weight.data *= 1e-3  # incomes are thousands
-    model = TorchModel(net, decoder=NUMBERS, encoded=encoded, output=Output("logit"))
-    assert model.first_affine is not None
-    weight, shift, rest = model.first_affine
-    torch.testing.assert_close(rest(X @ weight.T + shift), model(X))
-
-
-def test_other_models_have_no_first_layer():
-    table = load_table(people())
-    blocks = fit_encoding(table, protected=["sex"])
-    net = nn.Sequential(nn.Linear(3, 1)).eval()
-    assert TorchModel(first_column).first_affine is None
-    assert TorchModel(nn.Sequential(nn.ReLU(), nn.Linear(3, 1)).eval()).first_affine is None
-    assert TorchModel(net, decoder=blocks, encoded=True).first_affine is None  # projecting blocks is not affine
-
-
-def test_chains_within_chains_are_taken_apart_and_those_with_hooks_are_not():
-    inner = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
-    nested, flat = (
-        TorchModel(nn.Sequential(nn.Sequential(), inner, nn.Sigmoid())),
-        TorchModel(nn.Sequential(*inner, nn.Sigmoid())),
-    )
-    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    for model in (nested, flat):
-        assert model.first_affine is not None
-        weight, bias, rest = model.first_affine
-        torch.testing.assert_close(rest(x @ weight.T + bias), model(x))
-        assert [type(layer) for layer in rest.layers] == [nn.ReLU, nn.Linear, nn.Sigmoid]
-    inner.register_forward_hook(lambda module, args, out: 2 * out)
-    assert TorchModel(nn.Sequential(inner, nn.Sigmoid())).first_affine is None
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -148,10 +108,9 @@ def test_a_network_whose_file_begins_like_a_pickle_is_read(tmp_path: Path):
     net = network(2, 2, 1)
     path = tmp_path / "net.safetensors"
     save_mlp(net, path)
-    for room in range(600):  # the file begins with the length of its header: 640 is 0x80 0x02, as a pickle does
-        save_file(net.state_dict(), path, metadata={"note": "x" * room})
-        if path.read_bytes()[:2] == b"\x80\x02":
-            break
+    save_file(net.state_dict(), path, metadata={"note": ""})
+    room = 640 - int.from_bytes(path.read_bytes()[:8], "little")  # the length of the header comes first: 0x80 0x02
+    save_file(net.state_dict(), path, metadata={"note": "x" * room})
     assert path.read_bytes()[:2] == b"\x80\x02"
     assert isinstance(load_model(str(path)), nn.Sequential)
 
@@ -172,13 +131,11 @@ def test_a_network_that_cannot_be_declared_is_not_saved(tmp_path: Path):
     [
         (None, "'net.safetensors' needs 'net.json' beside it, with its kind, sizes and returns"),
         ("{", "'net.json' does not declare kind, sizes and returns"),
-        ("[1]", "'net.json' does not declare kind"),
         ('{"kind": "mlp"}', "'net.json' does not declare kind"),
         (
             '{"kind": "forest", "sizes": [3, 1]}',
             "'net.json' declares an unknown architecture; fairfox knows kind 'mlp'",
         ),
-        ('{"kind": "mlp", "sizes": [3]}', "'net.json' declares an unknown architecture"),
         ('{"kind": "mlp", "sizes": [3, 0]}', "'net.json' declares an unknown architecture"),
         ('{"kind": "mlp", "sizes": [3, 1], "activation": "tanh"}', "'net.json' declares an unknown architecture"),
         ('{"kind": "mlp", "sizes": [3, 1], "returns": "odds"}', "'net.json' declares an unknown architecture"),
@@ -214,20 +171,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     return net, path
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("exported", "a torch.export archive"),
-        ("scripted", "a torch.save or TorchScript file"),
-        ("saved", "a torch.save or TorchScript file"),
-    ],
-)
-def test_what_torch_writes_needs_trust_answers_as_before_and_is_refused_when_cut_short(
-    request: pytest.FixtureRequest, tmp_path: Path, name: str, kind: str
+@pytest.mark.parametrize("name", ["exported", "scripted", "saved"])
+def test_what_torch_writes_answers_as_before_and_is_refused_when_cut_short(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
 ):
     net, path = request.getfixturevalue(name)
-    with pytest.raises(UntrustedModelError, match=f"'{path.name}' is {kind} .* add --trust-model"):
-        load_model(str(path))
     model: Any = load_model(str(path), trust=True)
     for rows in (1, 2, 7):
         x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
@@ -238,19 +186,6 @@ def test_what_torch_writes_needs_trust_answers_as_before_and_is_refused_when_cut
         part.write_bytes(path.read_bytes()[:keep])
         with pytest.raises(FileError, match=f"'{path.name}' is not a .* file that torch can read"):
             load_model(str(part), trust=True)
-
-
-@pytest.mark.parametrize("test", ["rank", "faux"])
-def test_networks_from_files_are_audited_as_they_were_before(
-    exported: tuple[nn.Module, Path], scripted: tuple[nn.Module, Path], test: str
-):
-    table = people(60)[["sex", "income", "age", "debt"]].assign(income=lambda t: t["income"] / 1000)
-    for net, path in (exported, scripted):
-        model = load_model(str(path), trust=True)
-        found, expected = (
-            audited(m, table, protected="sex", test=test, refits=1, folds=2).scores for m in (model, net)
-        )
-        torch.testing.assert_close(found, expected)
 
 
 @pytest.fixture(scope="module")

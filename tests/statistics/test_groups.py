@@ -27,7 +27,6 @@ from fairfox.statistics.groups import (
     flag,
     judged_share,
     net_share,
-    towards_decision,
     weighted_mean,
 )
 from fairfox.statistics.intervals import p_values
@@ -119,15 +118,6 @@ def test_a_doubtful_effect_that_points_away_may_still_turn_the_decision():
     found = measured([[[0.08]], [[-0.1]]], [0.0], SEX)
     told = certain(found, [0.49], 0.5, SEX)
     assert told == {"flagged": [False], "confident": [False], "possible": [True], "listed": [False]}
-
-
-def test_towards_the_decision_the_furthest_contrast_counts_and_the_abstained_stay_so():
-    values = [[NAN, -0.3, 0.15], [NAN, NAN, NAN]]
-    found = measured([values, values], [0.0, NAN], RACE)
-    up, down = (towards_decision(found, torch.tensor([no, no]), (RACE,)) for no in (True, False))
-    assert up.effect.tolist() == pytest.approx([0.15, 0.0])
-    assert down.effect.tolist() == pytest.approx([0.3, 0.0])
-    assert up.refits.tolist() == [pytest.approx([0.15, 0.15]), [0.0, 0.0]]
 
 
 SCORES = torch.tensor([0.04, 0.05, 0.06, 0.9])
