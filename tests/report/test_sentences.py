@@ -213,10 +213,7 @@ def test_the_total_reading_is_told_for_what_was_audited():
     assert reading_words(age)["total"].endswith("the value of the same rank one standard deviation up or down")
 
 
-@pytest.mark.parametrize(
-    ("of", "described"),
-    [("probability", "(13.0 of 18.0 points)."), ("value", "(0.13 of 0.18).")],
-)
+@pytest.mark.parametrize(("of", "described"), [("probability", "(13.0 of 18.0 points)."), ("value", "(0.13 of 0.18).")])
 def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str, described: str):
     result = with_map_checks(example_result(unit=f"change of the prediction ({of})"))
     assert map_lines(result) == [
