@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from fairfox.cli.main import COMMANDS, cli, main
 from fairfox.errors import ColumnError
+from tests.support import refusal_of
 
 
 def failing(error: BaseException) -> click.Command:
@@ -51,11 +52,7 @@ def test_help_lists_every_command_with_its_short_help():
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: list[str], message: str):
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"Error: {message}")
-    assert len(done.stderr.splitlines()) == 1
+    assert refusal_of(CliRunner().invoke(cli, arguments)).startswith(f"Error: {message}")
 
 
 def test_an_expected_error_is_one_sentence_and_exit_code_2(monkeypatch: pytest.MonkeyPatch):

@@ -3,6 +3,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
+from tests.support import refusal_of
 from tests.test_compare_audits import audited, write
 
 
@@ -34,7 +35,4 @@ def test_a_share_is_planned_with_a_limit_on_it(tmp_path: Path):
 
 def test_what_cannot_be_planned_is_one_sentence():
     for options in (["--effect", "0.08"], ["--effect", "0.01", "--limit", "0.05", "--spread", "0.3"], ["nowhere"]):
-        done = CliRunner().invoke(cli, ["plan", *options])
-        assert done.exit_code == 2
-        assert done.stdout == ""
-        assert len(done.stderr.splitlines()) == 1
+        refusal_of(CliRunner().invoke(cli, ["plan", *options]))
