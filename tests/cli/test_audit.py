@@ -11,9 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
-from tests.support import PEOPLE, assert_ended, example_table, refusal_of
+from tests.support import assert_ended, example_table, refusal_of
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 
 def run(folder: Path, *options: str, model: str = "model.py:score", table: str = "people.csv") -> Result:
@@ -120,14 +120,6 @@ def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers():
     assert part["income"].to_list() == [table["income"].to_list()[row] for row in rows]
     assert sampled(table, 10, seed=1)[1].tolist() == rows.tolist()
     assert sampled(table, 10, seed=2)[1].tolist() != rows.tolist()
-
-
-@pytest.mark.parametrize("size", [None, PEOPLE, PEOPLE + 1])
-def test_a_sample_of_everybody_is_the_table(size: int | None):
-    table = load_table(example_table())
-    part, rows = sampled(table, size, seed=0)
-    assert part is table
-    assert rows is None
 
 
 def test_all_tests_are_compared_on_the_terminal_and_in_the_files(folder: Path):

@@ -21,7 +21,7 @@ from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
 from tests.support import fitted_on, refusal_of
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'fairfox'; from fairfox.cli.main import main; main()"]
 MODEL = """

@@ -320,18 +320,6 @@ def test_other_alternatives_than_those_of_this_audit_are_refused(tmp_path: Path,
     assert read_alternatives(Tried(TRIED), settings)["best"] == HOSTILE
 
 
-def test_rates_have_their_intervals_and_intersections_a_table_of_their_own():
-    rates = {
-        "selection_rate": 0.25,
-        "impact_ratio": 0.0,
-        "intervals": {"selection_rate": (0.2, 0.3), "impact_ratio": (0.0, math.nan)},
-    }
-    group = replace(example_result().groups[0], variable="sex & race", level="Female & Black", **rates)
-    shown = view(example_result(intersections=(group,)))["intersections"]
-    assert shown["rows"] == [["sex & race=Female & Black", "19", "0.250 (0.200 to 0.300)", "0.000 (0.000 to ?)"]]
-    assert view(example_result())["intersections"] is None
-
-
 def owners() -> pa.Table:
     """Return people one in two of whom owns a house, one in three has ever gained, and each has their own income."""
     rng = np.random.default_rng(2)
@@ -473,7 +461,7 @@ def test_checks_are_good_doubtful_or_bad_and_say_what_was_found():
     assert "Problem" in page.words
 
 
-def test_groups_show_what_decisions_give_them_and_the_page_says_it_is_context():
+def test_groups_and_intersections_show_what_decisions_give_them_and_the_page_says_it_is_context():
     rates = {"selection_rate": 0.25, "impact_ratio": 0.5, "true_positive_rate": 0.75, "false_positive_rate": 0.125}
     groups = tuple(replace(group, **rates, accuracy=math.nan) for group in example_result().groups)
     result = with_finding(example_result(settings={"label": "paid"}), groups=groups)
@@ -484,6 +472,11 @@ def test_groups_show_what_decisions_give_them_and_the_page_says_it_is_context():
     assert shown["rates"]["rows"][0] == ["sex=Female", "19", "0.250", "0.500", "0.750", "0.125", "-"]
     assert "Context, not a second verdict." in Page(render_report(result)).words
     assert view(example_result())["variables"][0]["rates"] is None
+    ends = {"selection_rate": (0.2, 0.3), "impact_ratio": (0.0, math.nan)}
+    crossed = replace(groups[0], variable="sex & race", level="Female & Black", intervals=ends)
+    assert view(example_result(intersections=(crossed,)))["intersections"]["rows"] == [
+        ["sex & race=Female & Black", "19", "0.250 (0.200 to 0.300)", "0.500 (0.000 to ?)", "0.750", "0.125", "-"]
+    ]
 
 
 @pytest.mark.parametrize(

@@ -32,13 +32,6 @@ from fairfox.report.people import (
 from tests.support import PEOPLE, example_certificates, example_result, example_table, many_result, without_sign
 
 
-def test_a_person_has_their_own_features_where_explained():
-    people = {person.row_id: person for person in flagged_people(example_result(), top=100)}
-    signed = float(example_result().effect[14])
-    assert people[14].features == (("income", pytest.approx(0.7 * signed)), ("job", pytest.approx(0.3 * signed)))
-    assert people[32].features == ()  # one of the last ten: not explained
-
-
 def test_a_test_without_sign_leaves_the_sign_open():
     person = flagged_people(without_sign(), top=1)[0]
     assert (person.effect, person.lower, person.confident, person.features, person.own) == (None, None, None, (), {})

@@ -10,7 +10,6 @@ import torch
 
 from fairfox.options import AuditOptions
 from fairfox.report.sentences import (
-    because,
     certificate_lines,
     direction_lines,
     flip_lines,
@@ -197,14 +196,6 @@ def test_what_is_special_about_a_variable_is_a_line_each():
     ]
     by_size = with_finding(example_result(), reference="Male", second="Female")
     assert variable_lines(by_size, by_size.findings[0])[1:] == ["sex: compared with Male (and Male with Female)"]
-
-
-def test_contrasts_in_words():
-    _, race, age = many_result().findings
-    assert because(race, "White") == "race (towards White)"
-    assert because(race, "away from Black") == "race (away from Black)"
-    assert because(age, "age - 13.6") == "age - 13.6"
-    assert (because(age, "age"), because(race, None)) == ("age", "race")
 
 
 def test_the_total_reading_is_told_for_what_was_audited():
