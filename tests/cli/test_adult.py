@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from fairfox.cli.main import cli
 from tests.support import assert_ended
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 skops_io = pytest.importorskip("skops.io")
 

@@ -26,10 +26,20 @@ from fairfox.streaming.batches import BatchScorer, prepare_job
 from fairfox.streaming.files import Manifest, only_run_in, read_manifest, score_files
 from fairfox.streaming.sources import RowGroups, TableFile, must_stream
 from tests.schemas import assert_valid_summary
-from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, lending, make_world, model_of, scores_of
+from tests.streaming.world import (
+    COLUMNS,
+    MODEL,
+    assert_same_columns,
+    at_once,
+    lending,
+    make_world,
+    model_of,
+    score_here,
+    scores_of,
+)
 from tests.support import fitted_on
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 SLOW = MODEL.replace("    return", "    import time; time.sleep(0.05)\n    return")
 
@@ -47,8 +57,7 @@ def folder(world: Path, tmp_path: Path) -> Path:
 
 
 def run(folder: Path, out: str = "out", **options: Any) -> dict[str, Any]:
-    given = {"workers": 1, "part_rows": 200, **options}
-    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / out, **given)
+    score_here(folder, out, **{"part_rows": 200, **options})
     return assert_valid_summary((folder / out / "summary.json").read_text())
 
 
@@ -315,24 +324,8 @@ def test_two_runs_do_not_write_to_one_folder(folder: Path):
         run(folder)
     assert list((folder / "out").iterdir()) == []
     assert run(folder)["counts"]["people"] == 1000
-    written = [
-        "junit.xml",
-        "manifest.json",
-        "report.html",
-        "report.json",
-        "scores.parquet",
-        "summary.json",
-        "summary.md",
-    ]
-    assert sorted(path.name for path in (folder / "out").iterdir()) == written
-
-
-def test_a_table_that_was_cut_off_since_is_named_as_damaged(folder: Path):
-    run(folder)
-    path = folder / "in/b.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(FileError, match=r"now damaged: .*b.parquet' cannot be read and may be damaged.*--overwrite"):
-        run(folder)
+    names = ("junit.xml", "report.html", "report.json", "scores.parquet", "summary.json", "summary.md")
+    assert {path.name for path in (folder / "out").iterdir()} == {*names, "manifest.json"}
 
 
 def test_what_is_wrong_with_everything_shows_before_anything_is_written(folder: Path):
@@ -417,22 +410,16 @@ def test_a_manifest_is_read_as_it_was_written_and_damage_is_named(tmp_path: Path
     assert read_manifest(tmp_path) is None
     manifest = Manifest({"delta": 0.1}, {"people": 3}).planned([PART], tmp_path, {})
     manifest.write(tmp_path)
-    entry = {"name": "part-00000.parquet", "file": "/in/a.parquet", "size": 9, "stamp": "7", "first_row": 100}
-    assert manifest.parts == ({**entry, "rows": 50, "sha256": "", "row_groups": [2, 4]},)
     assert read_manifest(tmp_path) == manifest
     path = tmp_path / "manifest.json"
     fields = json.loads(path.read_text())
     for change, message in (
         ({"format": 99}, "was written by another version of fairfox"),
-        ({"parts": [entry]}, r"is damaged \(KeyError\); choose another folder, or start over"),
+        ({"parts": [{"name": "part-00000.parquet"}]}, r"is damaged \(KeyError\); choose another folder, or start over"),
     ):
         path.write_text(json.dumps(fields | change))
         with pytest.raises(FileError, match=rf"manifest.json' {message}"):
             read_manifest(tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(FileError, match=r"manifest.json' cannot be read \(Is a directory\); choose another folder"):
-        read_manifest(tmp_path)
 
 
 def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch: pytest.MonkeyPatch):
