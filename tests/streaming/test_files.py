@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
 from fairfox.errors import ColumnError, DataError, FileError, ModelError, OptionError
@@ -442,22 +442,20 @@ def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch
 
 
 def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    people = lending(1000)
-    given = ["audit", f"{folder}/model.py:predict", "-c", "sex", "--columns", ",".join(COLUMNS), "--refits", "2"]
-    done = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # one process
+
+    def stream(*more: str) -> Result:
+        given = ["-c", "sex", "--columns", ",".join(COLUMNS), "--refits", "2", "--out", f"{folder}/stream", *more]
+        return CliRunner().invoke(cli, ["audit", f"{folder}/model.py:predict", f"{folder}/in", *given])
+
+    done, people = stream(), lending(1000)
     assert done.exit_code in (0, 1, 3), done.stderr
     word = {0: "passes", 1: "fails", 3: "cannot tell"}[done.exit_code]
     fields = assert_valid_summary((folder / "stream/summary.json").read_text())
     assert (fields["counts"]["people"], fields["verdict"]["word"]) == (1000, word)
     assert fields["settings"]["reference_rows"] == 1000
-    audited = audit(
-        load_model(str(folder / "model.py:predict")),
-        people,
-        protected="sex",
-        columns=COLUMNS,
-        reference=people,
-        options={"refits": 2},
-    ).record
+    given = {"protected": "sex", "columns": COLUMNS, "options": {"refits": 2}}
+    audited = audit(load_model(str(folder / "model.py:predict")), people, reference=people, **given).record
     assert scores_of(folder / "stream")["score"].to_pylist() == pytest.approx(audited.scores.tolist(), abs=1e-6)
     compared = CliRunner().invoke(cli, ["compare", f"{folder}/stream", f"{folder}/stream"])
     assert (compared.exit_code, "holds the parts of a stream" in compared.stderr) == (2, True)
@@ -467,11 +465,9 @@ def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path,
     assert must_stream(str(folder / "in/a.parquet"))
     part = folder / "stream/scores.parquet/part-00000.parquet"
     before = part.stat().st_mtime_ns
-    again = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    again = stream()
     assert (again.exit_code, part.stat().st_mtime_ns) == (done.exit_code, before)
-    other = CliRunner().invoke(
-        cli, [*given[:2], f"{folder}/in", *given[2:], "--delta", "0.2", "--out", f"{folder}/stream"]
-    )
+    other = stream("--delta", "0.2")
     assert json.loads((folder / "stream/summary.json").read_text())["delta"] == 0.2, other.stderr  # it began anew
     assert part.stat().st_mtime_ns > before
 
