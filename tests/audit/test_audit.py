@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -302,25 +301,13 @@ def test_many_classes_are_compared_with_the_largest_unless_all_are_wanted():
     assert (default.settings["contrasts"], every.settings["contrasts"]) == ("largest", "all")
 
 
-def test_the_settings_say_how_columns_and_the_model_were_to_be_read(plain: AuditRecord):
-    given = {"categorical": ["age"], "continuous": (), "drop": ["job"], "returns": "probability", "kind": "table"}
-    settings = audited(by_income, table(200), **QUICK, **given).settings
-    told = {name: settings[name] for name in (*given, "reference_group")}
-    assert told == {**given, "continuous": None, "reference_group": None}
-    assert json.loads(json.dumps(told)) == told
-    assert {name: plain.settings[name] for name in told} == dict.fromkeys(told)
-    assert plain.settings["versions"]["torch"] == torch.__version__
-
-
 def test_rare_classes_are_put_together_and_the_rule_is_told():
     people = mixed()
-    people.loc[people.index[:20], "race"] = "Other"
+    people.loc[people.index[:5], "race"] = "Other"
     people.loc[people.index[20:45], "race"] = "Native"
     with_rare = QUICK | {"protected": "race", "folds": 5, "refits": 1}
     result = audited(by_income, people, **with_rare, merge_rare=0.025)
     assert result.findings[0].merged == {"other (Native, Other)": ("Native", "Other")}
-    assert "other (Native, Other)" in result.findings[0].levels
-    people.loc[people.index[5:20], "race"] = "White"
     with pytest.raises(DataError, match=r"Group 'Other' of 'race' has only 5 people .*--merge-rare"):
         audited(by_income, people, **with_rare)
 

@@ -104,10 +104,6 @@ def test_a_batch_that_lacks_a_column_is_refused(tmp_path: Path):
             scorer.score(people.drop_columns([name]).to_batches()[0])
 
 
-def predict_half(table):
-    return [0.5] * len(table)
-
-
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
     fitted = fitted_on(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
@@ -130,19 +126,3 @@ def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
     with pytest.raises(OptionError, match="fdr is no option for streams; give positive, output, returns, kind"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})
-
-
-def test_a_model_comes_as_a_name_a_path_or_an_object(tmp_path: Path):
-    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
-    (tmp_path / "model.py").write_text(MODEL)
-    name = str(tmp_path / "model.py:predict")
-    given = {"dumps": pickle.dumps, "delta": 0.3, "trust": True}
-    named, path, object_ = (
-        job_for(fitted, model, lambda columns: lending(20).select(columns), **given)
-        for model in (name, Path(name), predict_half)
-    )
-    assert named == path
-    assert named.model.content == MODEL.encode()  # it goes with the job
-    assert named.model.trust
-    assert named.constants.delta == 0.3
-    assert object_.model == ModelSource("function", pickled=pickle.dumps(predict_half))

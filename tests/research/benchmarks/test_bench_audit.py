@@ -52,11 +52,3 @@ def test_the_steps_of_scoring_are_done_for_every_fold_with_all_refits(bench):
         assert [one.refits.shape for one in found] == [(len(each), 5) for each in here]
     assert {fold.test.tests["move-direct"].map.steps for fold in watched.folds} == {2}
     assert set(scoring.once()) == set(PARTS)
-
-
-def test_the_features_tell_the_group_but_not_everyones(bench):
-    from sklearn.linear_model import LogisticRegression
-
-    x, c = bench.population(6000, 50)
-    told = LogisticRegression().fit(x[:4000], c[:4000]).score(x[4000:], c[4000:])
-    assert 0.7 < told < 0.95
