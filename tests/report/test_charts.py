@@ -127,15 +127,6 @@ def test_proxies_come_with_the_strongest_first():
     assert proxies_figure(replace(example_result().findings[0], proxy={})) is None
 
 
-def test_contributions_of_every_group_have_their_sign():
-    figure = features_figure(many_result())
-    headings = [column["label"] for column in figure["table"]["columns"]]
-    assert headings[:4] == ["Feature", "Mean size (points)", "95 % interval", "Mean, sex=Female"]
-    assert headings[-1] == f"Mean, age={AGES[-1]}"
-    means = many_result().effect_by_group
-    assert figure["table"]["rows"][0][3] == f"{100 * means['sex=Female'][figure['table']['rows'][0][0]]:+.1f}"
-
-
 def panels_of(result: AuditRecord, place: int = 0) -> list[dict]:
     spread = distribution(result, result.findings[place])
     return [] if spread is None else spread["panels"]
