@@ -73,6 +73,7 @@ def lines_of(folder: Path) -> list[str]:
         ("bad.parquet", b"PAR1" + b"\x00" * 64 + b"PAR1", "bad.parquet"),
         ("bad.csv.gz", gzip.compress(b"sex,income\nF,1\n" * 50)[:-12], "bad.csv.gz"),
     ],
+    ids=["empty", "ragged", "no UTF-8", "a name twice", "no Parquet", "cut off"],
 )
 def test_a_broken_file_is_refused(folder: Path, name: str, content: bytes, message: str):
     (folder / name).write_bytes(content)
