@@ -46,7 +46,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-AUDIT = ["audit", "model.py:predict", "people.parquet", "-c", "séx", "--columns", "income,debt_ratio", "--refits", "1"]
+FEW = ["--refits", "1", "--folds", "2"]
+AUDIT = ["audit", "model.py:predict", "people.parquet", "-c", "séx", "--columns", "income,debt_ratio", *FEW]
 
 
 def run(arguments: list[str], **given: object) -> subprocess.CompletedProcess[str]:
