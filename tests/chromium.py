@@ -36,6 +36,16 @@ def open_page(page: Page, path: Path) -> None:
     page.wait_for_selector('html[data-ready="true"]', timeout=15_000)
 
 
+def assert_accessible(page: Page, axe: str, width: int) -> None:
+    """Fail where axe-core finds a serious violation, or the page is wider than its window."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in serious] == []
+    assert len(found["passes"]) > 10  # it did look
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def draw_all(page: Page) -> None:
     """Scroll through the page until every chart is drawn."""
     for chart in page.locator(".chart").all():

@@ -19,6 +19,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the drawings of pages, which have tests of their own and take most of the time."""
+    monkeypatch.setattr("fairfox.report.charts.specs", lambda shown: {name: {} for name in shown})
+
+
+@pytest.fixture
 def data_home() -> Path:
     """The folder of real data sets that FAIRFOX_DATA names."""
     folder = os.environ.get("FAIRFOX_DATA")

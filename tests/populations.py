@@ -33,6 +33,27 @@ def people(n: int = 120, *, seed: int = 0) -> pd.DataFrame:
     )
 
 
+def earners(n: int = 300, *, seed: int = 0) -> pd.DataFrame:
+    """Return people of whom men earn more; age and job have nothing to do with it, and loans are paid from income."""
+    rng = np.random.default_rng(seed)
+    male = rng.integers(0, 2, n).astype(bool)
+    income = (3000 + 600 * male + rng.normal(0, 500, n)).round(2)
+    return pd.DataFrame(
+        {
+            "sex": np.where(male, "Male", "Female"),
+            "income": income,
+            "age": rng.integers(18, 70, n),
+            "job": rng.choice(["clerk", "nurse", "smith"], n),
+            "paid": (income + rng.normal(0, 300, n) > 3300).astype(int),
+        }
+    )
+
+
+def by_income(frame: Any) -> np.ndarray:
+    """Return a probability that grows with income, from the rows of any kind of table."""
+    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
+
+
 def table_of(**columns: Any) -> Table:
     """Return a table with these columns, and a protected column c of two values unless it is given."""
     values = next(iter(columns.values()))

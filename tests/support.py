@@ -62,6 +62,15 @@ def assert_ended(done: Result) -> None:
     assert done.exit_code in (0, 1, 3), done.output
 
 
+def refusal_of(done: Result) -> str:
+    """Return the one sentence of a command that refused its input, having checked that it said nothing else."""
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("Error: ")
+    return done.stderr
+
+
 def example_table() -> pa.Table:
     """Return the forty people's rows: women and men in turn, three features."""
     rng = np.random.default_rng(0)
@@ -104,8 +113,7 @@ def example_result(**changes: Any) -> AuditRecord:
         predictions=_predictions(female),
         counterfactual=torch.zeros(PEOPLE, 5),
         features=Features(
-            proxy=finding.proxy,
-            effect=FeatureEffect(("income", "job", "age"), per_person, "integrated gradients"),
+            proxy=finding.proxy, effect=FeatureEffect(("income", "job", "age"), per_person, "integrated gradients")
         ),
         warnings=("The group sex=Male has few people.",),
     )

@@ -13,26 +13,15 @@ from fairfox.comparison import compare
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit
 from fairfox.result import AuditResult
+from tests.report.helpers import SETTINGS, named_audit
 from tests.support import PEOPLE, example_result, with_doubt
 
-SETTINGS = {
-    "seed": 0,
-    "refits": 5,
-    "folds": 5,
-    "rows": PEOPLE,
-    "columns": ["income", "job", "age"],
-    "reference_rows": None,
-    "id": "name",
-}
 IDS = np.array([f"p{k}" for k in range(PEOPLE)])
 
 
-def audited(*, times: float = 1.0, **changes: Any) -> AuditResult:
-    """Return an audit of forty people with names, two of them abstained, whose effects are so many times as large."""
-    result = example_result(settings=SETTINGS, ids=IDS)
-    scores = times * result.scores
-    moved = {"scores": scores, "effect": times * result.effect, "flagged": (scores > result.delta) & ~result.abstained}
-    return AuditResult(replace(result, **moved, **changes))
+def audited(**changes: Any) -> AuditResult:
+    """Return an audit of forty people with names, two of them abstained."""
+    return AuditResult(named_audit(**changes))
 
 
 def write(result: AuditResult, folder: Path) -> None:
@@ -186,11 +175,6 @@ def test_audits_that_left_other_shares_of_people_out_are_refused():
     assert compare(audited(), nobody).pair.people[0] == 38  # nobody was left out
 
 
-def test_a_negative_margin_is_refused():
-    with pytest.raises(OptionError, match="margin is -1"):
-        compare(audited(), audited(), margin=-1.0)
-
-
 def test_a_folder_without_an_audit_is_refused(tmp_path: Path):
     with pytest.raises(FileError, match=r"no file '.*summary.json'; give a folder that `fairfox audit` wrote"):
         read_audit(tmp_path)
@@ -284,16 +268,3 @@ def test_models_and_their_options_need_a_table(folder: Path):
         compare(folder / "first", folder / "first", protected="sex")
     with pytest.raises(OptionError, match="A function is not a stored audit; give two folders"):
         compare(write, folder / "first")
-
-
-def test_a_comparison_of_audits_has_a_summary_files_and_no_table_of_people(tmp_path: Path):
-    found = compare(audited(), audited(times=3.0), names=("may", "june"))
-    title, verdict, share = found.summary().splitlines()
-    assert title == "fairfox compare: before is may, now is june; test 'rank', protected: sex"
-    assert verdict == f"Verdict: worse. {found.reason}"
-    assert share.startswith("Flagged: ")
-    names = [path.name for path in found.write(tmp_path)]
-    assert names == ["summary.json", "report.html", "report.json", "junit.xml", "summary.md"]
-    assert (tmp_path / "summary.json").read_text() == found.to_json()
-    with pytest.raises(OptionError, match="a table of people needs two models"):
-        found.people_table()

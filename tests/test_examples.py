@@ -1,17 +1,14 @@
 """Every example runs."""
 
-import csv
 import importlib.util
 from functools import partial
 from pathlib import Path
 from runpy import run_path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 from fairfox.data.catalog import DATASETS
-from fairfox.data.datasets import CHICAGO_AGE, CHICAGO_PREDICTORS, CHICAGO_RACE, CHICAGO_SCORE, CHICAGO_SEX
 from fairfox.data.files import find_file
 
 pytestmark = pytest.mark.brief
@@ -67,22 +64,3 @@ def test_without_its_table_the_example_says_so_in_one_sentence(
     assert shown.out == ""
     assert "is not on this machine" in shown.err
     assert len(shown.err.splitlines()) == 1
-
-
-def test_policing_takes_chicagos_list_where_it_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    rng = np.random.default_rng(0)
-    with (tmp_path / "chicago-ssl-clean.csv").open("w", newline="") as file:
-        lines = csv.writer(file)
-        lines.writerow([CHICAGO_SCORE, *CHICAGO_PREDICTORS, CHICAGO_SEX, CHICAGO_RACE])
-        for _ in range(300):
-            race, counts = rng.choice(["BLK", "WHI"]), rng.poisson(1.0, len(CHICAGO_PREDICTORS) - 1)
-            score = 300 + 30 * counts.sum() / len(counts) + 20 * rng.normal()
-            lines.writerow([round(score), rng.choice(["20-30", "30-40"]), *counts + (race == "BLK"), "M", race])
-    assert CHICAGO_PREDICTORS[0] == CHICAGO_AGE
-    monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
-    policing = load("policing.py")
-    monkeypatch.setattr(policing, "FLOORS", (0.0,))
-    found = policing.investigate(rows=300, refits=2)
-    assert found["table"] == "Chicago SSL"
-    assert f"the model does not take '{CHICAGO_RACE}=BLK'" in found["unawareness"]
-    assert policing.tell(found).startswith("Chicago SSL: ")

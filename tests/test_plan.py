@@ -31,10 +31,6 @@ def test_a_share_can_be_planned():
     assert plan(audited(), max_flagged=0.1).size == pytest.approx(float(audited().record.flagged[:-2].double().mean()))
 
 
-def test_without_a_pilot_the_spread_is_told():
-    assert plan(effect=0.08, limit=0.05, spread=0.3).people == 619  # ((1.645 + 0.842) · 0.3 / 0.03)² = 618.3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

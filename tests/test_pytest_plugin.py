@@ -83,12 +83,6 @@ def test_a_suite_that_does_not_use_it_imports_nothing_heavy(tmp_path: Path):
     assert "2 passed" in done.stdout
 
 
-def test_importing_the_plugin_imports_nothing_heavy():
-    code = f"import sys, fairfox.cli.pytest_plugin, fairfox.testing\nprint({HEAVY})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "set()\n", done.stderr
-
-
 def test_pytest_finds_the_plugin_under_the_name_of_the_package():
     (found,) = entry_points(group="pytest11", name="fairfox")
     assert found.value == "fairfox.cli.pytest_plugin"

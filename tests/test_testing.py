@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from populations import by_income, earners
 from sklearn.linear_model import LogisticRegression
 from support import PEOPLE, audited, example_result, sorted_options
 
@@ -21,28 +22,9 @@ from fairfox.errors import DataError, OptionError
 from fairfox.report.sentences import verdict_lines
 from fairfox.testing import assert_individually_fair
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 QUICK: dict[str, Any] = {"protected": "sex", "refits": 2, "folds": 2}
-
-
-def table(n: int = 300) -> pd.DataFrame:
-    """Return people of whom men earn more; age has nothing to do with it."""
-    rng = np.random.default_rng(0)
-    male = rng.integers(0, 2, n).astype(bool)
-    income = 3000 + 600 * male + rng.normal(0, 500, n)
-    return pd.DataFrame(
-        {
-            "sex": np.where(male, "Male", "Female"),
-            "income": income.round(2),
-            "age": rng.integers(18, 70, n),
-            "paid": (income + rng.normal(0, 300, n) > 3300).astype(int),
-        }
-    )
-
-
-def by_income(frame: Any) -> np.ndarray:
-    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
 
 
 def nearly_the_same_for_all(frame: Any) -> np.ndarray:
@@ -67,7 +49,7 @@ def message_about(model: object, people: pd.DataFrame, **options: Any) -> list[s
 
 
 def test_an_unfair_model_fails_with_how_many_how_much_how_sure_through_what_and_what_to_do():
-    people = table()
+    people = earners()
     model = LogisticRegression(max_iter=1000).fit(people[["income", "age"]], people["paid"])
     lines = message_about(model, people, label="paid")
     result = audited(model, people, label="paid", **QUICK)
@@ -79,13 +61,13 @@ def test_an_unfair_model_fails_with_how_many_how_much_how_sure_through_what_and_
 
 
 def test_a_fair_model_passes_and_its_audit_comes_back():
-    result = fair(nearly_the_same_for_all, table(), strict=True, **QUICK)
+    result = fair(nearly_the_same_for_all, earners(), strict=True, **QUICK)
     assert isinstance(result, fairfox.AuditResult)
     assert (result.verdict.word, len(result)) == ("passes", 300)
 
 
 def test_where_one_cannot_tell_only_strict_fails(caplog: pytest.LogCaptureFixture):
-    few = table(50)  # 0.95 to the power of 50 is 7.7 %: too few to show that no more than 5 % are concerned
+    few = earners(50)  # 0.95 to the power of 50 is 7.7 %: too few to show that no more than 5 % are concerned
     with caplog.at_level(logging.WARNING, "fairfox"):
         result = fair(nearly_the_same_for_all, few, **QUICK)
     assert result.verdict.word == "cannot tell"
@@ -95,16 +77,16 @@ def test_where_one_cannot_tell_only_strict_fails(caplog: pytest.LogCaptureFixtur
 
 
 def test_max_flagged_is_the_share_that_may_be_over_delta():
-    everyone = fair(by_income, table(), max_flagged=1.0, **QUICK)
+    everyone = fair(by_income, earners(), max_flagged=1.0, **QUICK)
     assert everyone.flagged.mean() > 0.5
     assert (everyone.verdict.word, everyone.verdict.allowed) == ("passes", 1.0)
-    line = message_about(by_income, table(), max_flagged=0.1)[0]
+    line = message_about(by_income, earners(), max_flagged=0.1)[0]
     assert line.startswith("FAIL: ")
     assert line.endswith("; the limit is 10 %.")
 
 
 def test_a_limit_of_one_group_is_enough_to_fail_and_is_named_first():
-    line = message_about(by_income, table(), max_flagged={"": 1.0, "Female": 0.01})[0]
+    line = message_about(by_income, earners(), max_flagged={"": 1.0, "Female": 0.01})[0]
     assert re.match(r"FAIL: \d+ of \d+ people in the group sex=Female \(", line)
     assert line.endswith("; the limit is 1 %.")
 
@@ -112,7 +94,7 @@ def test_a_limit_of_one_group_is_enough_to_fail_and_is_named_first():
 def test_without_intervals_there_is_nothing_to_assert():
     for more in ({}, {"strict": True}, {"max_flagged": 1.0}):
         with pytest.raises(OptionError, match="refits=1 gives no intervals and so no verdict; use more refits"):
-            fair(by_income, table(), **{**QUICK, "refits": 1}, **more)
+            fair(by_income, earners(), **{**QUICK, "refits": 1}, **more)
 
 
 def test_a_model_of_whom_nobody_could_be_judged_does_not_pass(monkeypatch: pytest.MonkeyPatch):
@@ -120,12 +102,12 @@ def test_a_model_of_whom_nobody_could_be_judged_does_not_pass(monkeypatch: pytes
     settings = {**nobody.settings, "max_flagged": None, "refits": 5}
     monkeypatch.setattr(pipeline, "audit", lambda *_, **__: fairfox.AuditResult(replace(nobody, settings=settings)))
     with pytest.raises(DataError, match=r"Nobody could be judged, so .*: too few alike"):
-        assert_individually_fair(by_income, table(), protected="sex")
+        assert_individually_fair(by_income, earners(), protected="sex")
 
 
 def test_the_report_of_a_model_that_fails_is_written_and_of_no_other(tmp_path: Path):
-    fair(nearly_the_same_for_all, table(), out=tmp_path / "fair", **QUICK)
-    lines = message_about(by_income, table(), out=tmp_path / "unfair")
+    fair(nearly_the_same_for_all, earners(), out=tmp_path / "fair", **QUICK)
+    lines = message_about(by_income, earners(), out=tmp_path / "unfair")
     assert not (tmp_path / "fair").exists()
     assert lines[-1].startswith(f"Written: {tmp_path / 'unfair'}")
     assert (tmp_path / "unfair" / "report.html").stat().st_size > 10_000
@@ -133,6 +115,6 @@ def test_the_report_of_a_model_that_fails_is_written_and_of_no_other(tmp_path: P
 
 def test_a_folder_that_cannot_be_written_does_not_hide_what_was_found(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    lines = message_about(by_income, table(), out=tmp_path / "file" / "report")
+    lines = message_about(by_income, earners(), out=tmp_path / "file" / "report")
     assert lines[0].startswith("FAIL: ")
     assert lines[-1].endswith("choose another folder")

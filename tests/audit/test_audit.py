@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from populations import by_income, earners
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression
 from support import audited
@@ -24,22 +24,9 @@ pytestmark = pytest.mark.brief
 
 
 def table(n: int = 400, seed: int = 0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    male = rng.integers(0, 2, n).astype(bool)
-    return pd.DataFrame(
-        {
-            "name": [f"p{i}" for i in range(n)],
-            "sex": np.where(male, "Male", "Female"),
-            "income": (3000 + 600 * male + rng.normal(0, 500, n)).round(2),
-            "age": rng.integers(18, 70, n),
-            "job": rng.choice(["clerk", "nurse", "smith"], n),
-            "paid": rng.integers(0, 2, n),
-        }
-    )
-
-
-def by_income(frame: Any) -> np.ndarray:
-    return 1 / (1 + np.exp(-(np.asarray(frame["income"]) - 3300) / 400))
+    """Return people with names, of whom nobody knows beforehand who pays."""
+    paid = np.random.default_rng(seed).integers(0, 2, n)
+    return earners(n, seed=seed).assign(name=[f"p{i}" for i in range(n)], paid=paid)
 
 
 QUICK = {"protected": "sex", "label": "paid", "id": "name", "refits": 2, "folds": 2}
@@ -71,15 +58,6 @@ def test_contributions_of_features_sum_to_each_persons_effect(plain: AuditRecord
     torch.testing.assert_close(per_person[explained].sum(1), plain.effect[explained])
 
 
-def test_gradient_contributions_sum_to_each_persons_effect():
-    net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
-    people = table()
-    people["income"] /= 1000
-    result = audited(net, people, **QUICK, drop=["job"])
-    torch.testing.assert_close(result.features.effect.per_person.sum(1), result.effect.double(), atol=1e-9, rtol=0)
-    assert result.features.effect.method == "integrated gradients"
-
-
 @pytest.mark.parametrize("convert", [pl.from_pandas, lambda t: pl.from_pandas(t).to_arrow()])
 def test_pandas_polars_and_arrow_tables_get_the_same_scores(convert: Any, plain: AuditRecord):
     result = audited(by_income, convert(table()), **QUICK)
@@ -92,15 +70,6 @@ def test_a_plain_array_is_audited_by_column_names():
     expected = audited(by_income, people[["sex", "income", "age"]], protected="sex", refits=2, folds=2)
     result = audited(lambda x: by_income({"income": x[:, 0]}), array, protected="x0", kind="matrix", refits=2, folds=2)
     torch.testing.assert_close(result.scores, expected.scores)
-
-
-def test_scores_do_not_depend_on_the_batch_size():
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1), nn.Sigmoid())
-    people = table()
-    people["income"] /= 1000
-    results = [audited(net, people, **QUICK, drop=["job"], test="faux+ng", batch_size=b) for b in (7, 4096)]
-    torch.testing.assert_close(results[0].scores, results[1].scores, atol=1e-6, rtol=0)
 
 
 def test_aligned_tests_are_the_effect_times_the_alignment_share(plain: AuditRecord):
@@ -144,28 +113,6 @@ def test_the_default_delta_of_a_regressor_is_a_share_of_its_usual_range():
     assert "value" in result.unit
 
 
-def test_a_tree_ensemble_on_its_own_columns_is_audited():
-    people = table(600)
-    people["job"] = people["job"].astype("category")
-    columns = ["age", "income", "job"]
-    model = HistGradientBoostingClassifier(max_iter=10, categorical_features="from_dtype")
-    model.fit(people[columns], by_income(people) > 0.5)
-    result = audited(model, people, **QUICK)
-    assert result.settings["columns"] == columns
-    assert result.settings["model_kind"] == "table"
-    assert float(result.scores.mean()) > 0.05
-    expected = model.predict_proba(people[columns])[:, 1]
-    np.testing.assert_allclose(result.predictions.numpy(), expected)
-
-
-def test_a_model_that_takes_the_protected_column_is_moved_along_it():
-    people = table(600)
-    people["sex"] = (people["sex"] == "Male").astype(int)
-    model = LinearRegression().fit(people[["sex", "age"]], people["sex"] * 0.5)
-    result = audited(model, people, **QUICK, delta=0.1)
-    torch.testing.assert_close(result.scores, torch.full_like(result.scores, 0.5), atol=1e-3, rtol=0)
-
-
 def test_small_groups_are_warned_about():
     people, once = table(600), QUICK | {"refits": 1}
     people["sex"] = ["Male"] * 20 + ["Female"] * 580
@@ -192,13 +139,9 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecor
         ({"delta": float("nan")}, OptionError, "delta is nan"),
         ({"delta": "0.1"}, OptionError, "delta is '0.1'"),
         ({"seed": 1.5}, OptionError, "seed is 1.5"),
-        ({"protected": 3}, OptionError, "protected is 3"),
-        ({"output": "odds"}, OptionError, "output is 'odds'"),
         ({"label": "sex"}, OptionError, "'sex' is given as the label and as protected"),
         ({"id": "paid"}, OptionError, "'paid' is given as the label and as the id"),
         ({"columns": ["income", "paid"]}, OptionError, "as the label and as a column of the model"),
-        ({"seed": -1}, OptionError, "seed is -1"),
-        ({"refits": 0}, OptionError, "refits is 0"),
         ({"folds": 1}, OptionError, "folds is 1"),
         ({"drop": ["agee"]}, ColumnError, "Did you mean 'age'"),
         ({"id": None}, DataError, "'name' has 400 different values"),
@@ -208,24 +151,6 @@ def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecor
 def test_bad_options_are_refused_in_one_sentence(options: dict[str, Any], kind: type[Exception], message: str):
     with pytest.raises(kind, match=message):
         audited(by_income, table(), **(QUICK | options))
-
-
-def test_progress_runs_from_start_to_end():
-    seen: list[tuple[str, float]] = []
-    audited(by_income, table(), **QUICK, progress=lambda text, done: seen.append((text, done)))
-    fractions = [done for _, done in seen]
-    assert fractions == sorted(fractions)
-    assert fractions[0] == 0.0
-    assert fractions[-1] == 1.0
-
-
-def test_settings_say_how_the_result_came_about(plain: AuditRecord):
-    settings = plain.settings
-    assert settings["seed"] == 0
-    assert settings["versions"]["torch"] == torch.__version__
-    assert settings["refits"] == 2
-    assert settings["seconds"] > 0
-    assert settings["rows"] == 400
 
 
 @pytest.mark.parametrize("test", ["faux", "faux+ng", "fta"])
@@ -281,11 +206,6 @@ def test_a_reference_that_spells_the_groups_otherwise_is_refused():
         audited(by_income, table(), **QUICK, reference=reference)
 
 
-def test_a_reference_of_a_few_people_is_refused():
-    with pytest.raises(DataError, match="at least 10 are needed"):
-        audited(by_income, table(), **QUICK, reference=table(12, seed=1))
-
-
 def test_log_odds_are_noticed():
     result = audited(lambda t: (t["income"] - 3300) / 400, table(), **QUICK)
     assert any("if they are log-odds" in text for text in result.warnings)
@@ -331,18 +251,6 @@ def mixed(n: int = 1500, seed: int = 0) -> pd.DataFrame:
     people["race"] = np.array(["White", "Black", "Asian"])[race]
     people["income"] += np.array([0, -900, 200])[race] + 4.0 * (people["age"] - 44)
     return people
-
-
-def test_several_variables_have_a_finding_each_and_the_worst_is_named():
-    result = audited(by_income, mixed(600), **(QUICK | {"protected": ["sex", "race", "age"]}))
-    assert result.variables == ("sex", "race", "age")
-    each = torch.stack([finding.scores for finding in result.findings], dim=1)
-    torch.testing.assert_close(each.amax(1), result.scores)
-    torch.testing.assert_close(each.gather(1, result.worst[:, None])[:, 0], result.scores)
-    assert torch.equal(torch.stack([finding.flagged for finding in result.findings]).any(0), result.flagged)
-    black = torch.tensor([group == "Black" for group in result.findings[1].group])
-    assert float(result.findings[1].effect[black].mean()) > 0.2  # 900 less than the largest group
-    assert float(each[:, 2].mean()) < float(each[:, 1].mean())
 
 
 def test_contributions_of_a_number_point_upwards_like_its_effect():
@@ -393,33 +301,13 @@ def test_many_classes_are_compared_with_the_largest_unless_all_are_wanted():
     assert (default.settings["contrasts"], every.settings["contrasts"]) == ("largest", "all")
 
 
-def test_the_settings_say_how_columns_and_the_model_were_to_be_read(plain: AuditRecord):
-    given = {"categorical": ["age"], "continuous": (), "drop": ["job"], "returns": "probability", "kind": "table"}
-    settings = audited(by_income, table(200), **QUICK, **given).settings
-    told = {name: settings[name] for name in (*given, "reference_group")}
-    assert told == {**given, "continuous": None, "reference_group": None}
-    assert json.loads(json.dumps(told)) == told
-    assert {name: plain.settings[name] for name in told} == dict.fromkeys(told)
-
-
-def test_everyone_is_compared_with_the_reference_group():
-    result = audited(by_income, mixed(600), **(QUICK | {"protected": "race"}), reference_group="White")
-    finding = result.findings[0]
-    assert finding.reference == "White"
-    assert result.settings["reference_group"] == ["White"]
-    for group, towards in zip(finding.group, finding.towards, strict=True):
-        assert (towards == "White") == (group != "White")
-
-
 def test_rare_classes_are_put_together_and_the_rule_is_told():
     people = mixed()
-    people.loc[people.index[:20], "race"] = "Other"
+    people.loc[people.index[:5], "race"] = "Other"
     people.loc[people.index[20:45], "race"] = "Native"
     with_rare = QUICK | {"protected": "race", "folds": 5, "refits": 1}
     result = audited(by_income, people, **with_rare, merge_rare=0.025)
     assert result.findings[0].merged == {"other (Native, Other)": ("Native", "Other")}
-    assert "other (Native, Other)" in result.findings[0].levels
-    people.loc[people.index[5:20], "race"] = "White"
     with pytest.raises(DataError, match=r"Group 'Other' of 'race' has only 5 people .*--merge-rare"):
         audited(by_income, people, **with_rare)
 
@@ -616,13 +504,15 @@ def test_fta_with_epsilon_speaks_of_changes_of_the_prediction():
     assert not result.is_effect
 
 
-def test_a_long_training_tells_how_far_it_is():
+def test_progress_runs_from_start_to_end_and_a_long_training_tells_how_far_it_is():
     told: list[tuple[str, float]] = []
     options = {**QUICK, "settings": {"steps": 40, "width": 8}, "progress": lambda what, done: told.append((what, done))}
     audited(by_income, table(200), test="fliptest", **options)
     training = [done for what, done in told if what == "fitting: fliptest"]
     assert len(training) > 4  # more than the beginning in each fold
-    assert [done for _, done in told] == sorted(done for _, done in told)
+    fractions = [done for _, done in told]
+    assert fractions == sorted(fractions)
+    assert (fractions[0], fractions[-1]) == (0.0, 1.0)
 
 
 # --- given columns -------------------------------------------------------------------------------------------------
@@ -645,12 +535,6 @@ def test_what_hours_explain_is_no_effect_once_they_are_given():
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
     assert ", given hours; the limit is 5 %." in AuditResult(kept).summary()
-
-
-def test_of_all_tests_those_run_that_take_given_columns():
-    result = audited(by_income, overworked(200), **(QUICK | {"test": "all"}), given=["hours"])
-    assert set(result.comparison.tests) == {"rank"}
-    assert {result.comparison.skipped[name] for name in ("move", "faux")} == {"it takes no given columns"}
 
 
 def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(plain: AuditRecord):

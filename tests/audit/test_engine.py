@@ -16,7 +16,7 @@ import fairfox.fairtests.readings as readings
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel
 from fairfox.data.dataset import Dataset, Protected
-from fairfox.errors import DataError, OptionError
+from fairfox.errors import OptionError
 from fairfox.fairtests.registry import applicable, make_test
 from fairfox.options import FAIR_TESTS, AuditOptions
 from fairfox.statistics.groups import agreement
@@ -114,61 +114,15 @@ def test_a_test_without_a_map_shows_the_rows_of_the_total_reading():
     assert readings.total.counterfactuals is not None
 
 
-def test_identical_seeds_give_identical_readings_and_others_differ():
-    one, two, other = run(people()), run(people()), run(people(), seed=1)
-    assert torch.equal(one.main.refits, two.main.refits)
-    assert torch.equal(one.direct.refits, two.direct.refits)
-    assert one.alignment == two.alignment
-    assert not torch.equal(one.main.refits, other.main.refits)
-
-
-def test_a_group_too_small_for_the_folds_is_refused():
-    data = people(100)
-    few = data[torch.cat([torch.arange(0, 100, 2), torch.tensor([1, 3, 5])])]
-    with pytest.raises(DataError, match="Group '1' of 'c' has only 3 people"):
-        run(few)
-
-
-def test_many_people_take_less_time_and_get_about_the_same_readings(monkeypatch: pytest.MonkeyPatch):
-    made: list[tuple[str, Any]] = []
-
-    def make(name: str, **options: Any) -> Any:
-        made.append((name, options.get("settings") or None))
-        return make_test(name, **options)
-
-    monkeypatch.setattr(engine, "make_test", make)
+def test_many_people_get_about_the_same_readings_in_fewer_steps(monkeypatch: pytest.MonkeyPatch):
     data = people(800)
     usual = run(data)
-    assert {settings for _, settings in made} == {None}
     monkeypatch.setattr(engine, "_MANY", 500)
-    made.clear()
     quick = run(data)
-    assert made[:2] == [("rank", None), ("move-direct", {"steps": 2})]
     torch.testing.assert_close(quick.main.refits, usual.main.refits, rtol=1e-5, atol=1e-5)  # drawn alike
     same = torch.corrcoef(torch.stack([quick.direct.effect, usual.direct.effect]))[0, 1]
-    assert float(same) > 0.95
+    assert 0.95 < float(same) < 1
     assert quick.alignment[0].value == pytest.approx(usual.alignment[0].value, abs=0.1)
-    made.clear()
-    run(data, test="move-direct", settings={"steps": 5})
-    assert made[0] == ("move-direct", {"steps": 5})  # asked for, so it takes all its steps
-
-
-def test_the_alignment_share_of_many_people_is_read_off_some_of_them(monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
-    read = engine.model_alignment
-
-    def watched(target: Any, people: Dataset, *rest: Any, **options: Any) -> Any:
-        asked.append(len(people))
-        return read(target, people, *rest, **options)
-
-    monkeypatch.setattr(engine, "model_alignment", watched)
-    monkeypatch.setattr(engine, "_MANY", 99)
-    monkeypatch.setattr(engine, "_ALIGNED", 40)
-    run(people(100))
-    assert asked == [40]  # all folds have the same auxiliaries
-    asked.clear()
-    run(people(100), others=["move"])
-    assert asked == [10, 10, 10, 10]
 
 
 def test_another_test_that_cannot_be_run_is_left_out_with_its_reason():
@@ -220,6 +174,9 @@ def test_what_is_lacking_leaves_tests_out_with_a_reason():
     assert skipped["transport"] == skipped["fliptest"] == "it compares groups, but 'age' is a number"
     _, skipped = where_everything_is_given(SEX, reference_group="1")
     assert set(skipped) == {"lic", "fliptest", "fta", "fta+linear", "unfair_map"}
+    tests, skipped = applicable(AuditOptions(protected="c", test="all", given="x0"), plain, gradient=True)
+    assert tests == ["rank"]
+    assert skipped["move"] == skipped["faux"] == "it takes no given columns"
 
 
 def test_settings_of_a_test_that_is_not_run_are_refused():

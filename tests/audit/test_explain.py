@@ -13,13 +13,7 @@ from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.auxiliary.quality import proxy_strength
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.explain import (
-    contributions,
-    effect_by_feature,
-    random_orders,
-    shapley,
-    sum_by_feature,
-)
+from fairfox.explain import contributions, effect_by_feature, shapley, sum_by_feature
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.models.torch import TorchModel
 from fairfox.pipeline import audit
@@ -136,26 +130,6 @@ def test_shapley_values_of_an_additive_black_box_are_its_terms():
     for order in permutations(range(3)):
         found = shapley(model, x, mapped[None], FEATURES, orders=[order])
         torch.testing.assert_close(found, torch.tensor([[[2.0, 5.0, 2.0]]]))
-
-
-@pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_shapley_values_of_any_order_sum_to_the_effect(order):
-    net = network()
-    model = Function(lambda x: (net(x) > 0).float() + net(x).detach().round(decimals=1), differentiable=False)
-    x, mapped = rows(), rows(seed=1)
-    (found,) = shapley(model, x, mapped[None], FEATURES, orders=[order])
-    torch.testing.assert_close(found.sum(1), effect(model, x, mapped), atol=1e-6, rtol=0)
-
-
-def test_orders_come_with_their_reverse_and_repeat_with_their_seed():
-    orders = random_orders(6, 5, seed=3)
-    assert len(orders) == 5
-    assert all(sorted(order) == list(range(6)) for order in orders)
-    assert orders[1] == orders[0][::-1]
-    assert orders[3] == orders[2][::-1]
-    assert orders[2] != orders[0]
-    assert orders == random_orders(6, 5, seed=3)
-    assert orders != random_orders(6, 5, seed=4)
 
 
 def test_explaining_leaves_the_rows_and_the_global_generator_alone():

@@ -150,13 +150,6 @@ def test_of_several_own_deltas_the_strictest_counts():
     torch.testing.assert_close(found, torch.tensor([0.03, 0.08, 0.05]))
 
 
-def test_people_are_flagged_by_their_own_delta():
-    runs = readings([[0.06], [-0.06]], [0.0, 1.0], SEX)
-    found = finding(runs, delta=own_deltas(runs.people, 0.05, {"sex=Male": 0.1}))
-    assert found.flagged.tolist() == [True, False]
-    assert found.confident.tolist() == [True, False]
-
-
 def test_a_finding_has_the_verdict_of_its_own_people():
     runs = readings([[0.2]] * 30 + [[0.0]] * 30 + [[NAN]], [0.0] * 61, SEX)
     verdict = finding(runs, rule=Rule(fdr=0.2, allowed=0.1)).verdict

@@ -154,20 +154,14 @@ def test_what_cannot_be_given_is_refused_in_a_sentence(given: Any, message: str)
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_given_column_that_half_of_the_people_lack_is_warned_of():
-    table = people()
-    table.loc[::2, "hours"] = np.nan
-    result = audited(by_income, table, **QUICK, columns=["income"], given="hours")
-    lacking = "'hours' is missing for 400 of 800 people: people who lack it are compared with each other."
-    assert lacking in " ".join(result.warnings)
-
-
-def test_given_columns_that_tell_nothing_or_people_apart_are_warned_of():
+def test_given_columns_that_tell_nothing_or_people_apart_or_that_half_lack_are_warned_of():
     table = people(400).assign(number=np.random.default_rng(2).permutation(400), one=7)
+    table.loc[::2, "hours"] = np.nan
     result = audited(by_income, table, **QUICK, columns=["income"], given=["number", "one", "hours"])
     assert [text for text in result.warnings if "The given column" in text] == [
         "The given column 'number' has a different value for everyone; if it is an id, do not give it.",
         "The given column 'one' has only one value, so giving it changes nothing.",
+        "The given column 'hours' is missing for 200 of 400 people: people who lack it are compared with each other.",
     ]
 
 

@@ -3,9 +3,6 @@ import pickle
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -14,30 +11,9 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
-from tests.support import PEOPLE, assert_ended, example_table
+from tests.support import assert_ended, example_table, refusal_of
 
-pytestmark = pytest.mark.brief
-
-MODEL = """
-def score(table):
-    return 1 / (1 + 2.72 ** ((3200 - table["income"]) / 300))
-
-
-def alike(table):
-    return 0.5 + table["age"] / 10000
-"""
-
-
-@pytest.fixture
-def people(tmp_path: Path) -> Path:
-    """A folder with a table of people, in which men earn more, and a model of the user's own."""
-    rng = np.random.default_rng(0)
-    male = np.arange(200) % 2 == 1
-    income = (3000 + 400 * male + rng.normal(0, 300, 200)).round(2)
-    columns = {"sex": np.where(male, "Male", "Female"), "income": income, "age": rng.integers(18, 80, 200)}
-    pyarrow.csv.write_csv(pa.table(columns), tmp_path / "people.csv")
-    (tmp_path / "model.py").write_text(MODEL)
-    return tmp_path
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 
 def run(folder: Path, *options: str, model: str = "model.py:score", table: str = "people.csv") -> Result:
@@ -46,28 +22,25 @@ def run(folder: Path, *options: str, model: str = "model.py:score", table: str =
 
 
 def assert_refused(done: Result, folder: Path, message: str) -> None:
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert message in done.stderr
+    assert message in refusal_of(done)
     assert not (folder / "out").exists()
 
 
-def test_an_audit_prints_the_verdict_and_writes_six_files(people: Path):
-    done = run(people, "--protected", "sex", "--refits", "2")
+def test_an_audit_prints_the_verdict_and_writes_six_files(folder: Path):
+    done = run(folder, "--protected", "sex", "--refits", "2")
     assert_ended(done)
     assert "of 200 people" in done.stdout
     assert "sex=Female" in done.stdout
     assert "Written: " in done.stderr
-    written = sorted(path.name for path in (people / "out").iterdir())
+    written = sorted(path.name for path in (folder / "out").iterdir())
     assert written == ["junit.xml", "report.html", "report.json", "scores.parquet", "summary.json", "summary.md"]
-    fields = json.loads((people / "out/summary.json").read_text())
+    fields = json.loads((folder / "out/summary.json").read_text())
     assert done.stderr.count("Warning: ") == len(fields["warnings"])
     assert fields["settings"]["model_source"].endswith("model.py:score")
     assert fields["settings"]["command"].endswith("--protected sex --refits 2")
-    assert fields["settings"]["table_sha256"] == sha256((people / "people.csv").read_bytes()).hexdigest()
+    assert fields["settings"]["table_sha256"] == sha256((folder / "people.csv").read_bytes()).hexdigest()
     assert fields["settings"]["model_sha256"] is None  # code, not a file
-    assert "row.income" not in pq.read_schema(people / "out/scores.parquet").names
+    assert "row.income" not in pq.read_schema(folder / "out/scores.parquet").names
 
 
 @pytest.mark.parametrize(
@@ -84,22 +57,22 @@ def test_an_audit_prints_the_verdict_and_writes_six_files(people: Path):
         ("score", ("--refits", "1"), 3, None),  # no intervals, so that there is no verdict
     ],
 )
-def test_the_exit_code_follows_the_verdict(people: Path, model: str, options: tuple[str, ...], code: int, word: str):
+def test_the_exit_code_follows_the_verdict(folder: Path, model: str, options: tuple[str, ...], code: int, word: str):
     refits = () if "--refits" in options else ("--refits", "2")
-    done = run(people, "-c", "sex", *refits, *options, model=f"model.py:{model}")
+    done = run(folder, "-c", "sex", *refits, *options, model=f"model.py:{model}")
     assert done.exit_code == code, done.stderr
-    verdict = json.loads((people / "out/summary.json").read_text())["verdict"]
+    verdict = json.loads((folder / "out/summary.json").read_text())["verdict"]
     assert (verdict and verdict["word"]) == word
     share = 100 if "--max-flagged" in options else 5
     rule = f"Exit code {code}: 0 passes, 1 fails, 3 cannot tell. The limit is {share} % of people over delta"
     assert done.stderr.splitlines()[-1].startswith(rule)
 
 
-def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
-    done = run(people, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0")
+def test_people_of_a_sample_keep_their_row_numbers_and_rows(folder: Path):
+    done = run(folder, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0")
     assert_ended(done)
-    scores = pq.read_table(people / "out/scores.parquet")
-    income = load_table(people / "people.csv")["income"].to_list()
+    scores = pq.read_table(folder / "out/scores.parquet")
+    income = load_table(folder / "people.csv")["income"].to_list()
     flagged = [row for row in scores.to_pylist() if row["flagged"]]
     assert len(scores) == 120
     assert flagged
@@ -118,20 +91,25 @@ def test_people_of_a_sample_keep_their_row_numbers_and_rows(people: Path):
         (["-c", "sex", "--seed", "-1"], "'--seed'"),
         (["-c", "sex", "--refits", "0"], "'--refits'"),
         (["-c", "sex", "--output", "odds"], "'--output'"),
-        (["-c", "sex", "--returns", "odds"], "'--returns'"),
-        (["-c", "sex", "--kind", "rows"], "'--kind'"),
         (["-c", "sex", "--test", "ranck"], "Did you mean 'rank'?"),
+        (["-c", "sex", "--settings", "epsilon"], "'epsilon' is not a setting; give name=value, such as epsilon=0.5."),
+        (["-c", "sex", "--settings", "a=1", "--settings", "a=2"], "a was given twice; give it once."),
+        (["-c", "sex", "--test", "transport", "--settings", "exact_up=5"], "Did you mean 'exact_up_to'?"),
+        (["-c", "sex", "--test", "transport", "--settings", "exact_up_to=many"], "is 'many'; expected a"),
+        (["-c", "sex", "--test", "counterfactual", "--graph", "nowhere.toml"], "nowhere.toml"),
+        (["-c", "sex", "--test", "all", "--settings", "steps=5"], "as in fliptest.steps"),
+        (["-c", "sex", "--test", "counterfactual", "--settings", "graph=5"], "give it with --graph FILE"),
+        (["-c", "sex", "--test", "fliptest", "--settings", "weight=inf"], "expected a finite number"),
+        (["-c", "sex", "--abstain", "nan"], "nan is not"),
     ],
 )
-def test_nonsense_options_are_refused_in_one_sentence(people: Path, options: list[str], message: str):
-    assert_refused(run(people, *options), people, message)
+def test_nonsense_options_are_refused_in_one_sentence(folder: Path, options: list[str], message: str):
+    assert_refused(run(folder, *options), folder, message)
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused_before_the_audit(people: Path):
-    (people / "taken").write_text("mine")
-    done = CliRunner().invoke(cli, ["audit", "m", "t", "-c", "sex", "--out", str(people / "taken")])
-    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
-    assert "'--out'" in done.stderr
+def test_a_file_in_the_place_of_the_folder_is_refused_before_the_audit(folder: Path):
+    taken = ["audit", "m", "t", "-c", "sex", "--out", str(folder / "people.csv")]
+    assert "'--out'" in refusal_of(CliRunner().invoke(cli, taken))
 
 
 def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers():
@@ -144,85 +122,39 @@ def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers():
     assert sampled(table, 10, seed=2)[1].tolist() != rows.tolist()
 
 
-@pytest.mark.parametrize("size", [None, PEOPLE, PEOPLE + 1])
-def test_a_sample_of_everybody_is_the_table(size: int | None):
-    table = load_table(example_table())
-    part, rows = sampled(table, size, seed=0)
-    assert part is table
-    assert rows is None
-
-
-def test_all_tests_are_compared_on_the_terminal_and_in_the_files(people: Path):
-    (people / "graph.toml").write_text('[parents]\nincome = ["sex"]\n')
-    done = run(
-        people, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(people / "graph.toml"),
-        "--settings", "fliptest.steps=20",
-    )  # fmt: skip
+def test_all_tests_are_compared_on_the_terminal_and_in_the_files(folder: Path):
+    (folder / "graph.toml").write_text('[parents]\nincome = ["sex"]\n')
+    done = run(folder, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(folder / "graph.toml"))
     assert_ended(done)
     assert "Rank correlation with rank" in done.stdout
-    assert "unfair_map was not run: no column of true outcomes" in " ".join(done.stdout.split()) or (
-        "unfair_map was not run: the model is not differentiable" in " ".join(done.stdout.split())
-    )
-    fields = json.loads((people / "out/summary.json").read_text())["comparison"]
+    fields = json.loads((folder / "out/summary.json").read_text())["comparison"]
     assert fields["agreement"]["rank"]["rank"] == 1
     assert fields["tests"]["counterfactual"]["seconds"] > 0
-    names = pq.read_schema(people / "out/scores.parquet").names
+    names = pq.read_schema(folder / "out/scores.parquet").names
     assert {"test[rank]", "test[transport]", "test[counterfactual]"} < set(names)
-    assert fields["tests"]["transport"]["checks"]["people_paired"] > 0
-    assert "Other fairness tests" in (people / "out/report.html").read_text()
-    assert "transport reports: mean cost of a pair" in " ".join(done.stdout.split())
-    assert "FlipTest's mapped people differ" in done.stderr  # after 20 steps
+    assert "Other fairness tests" in (folder / "out/report.html").read_text()
+    printed = " ".join(done.stdout.split())
+    assert "unfair_map was not run: " in printed
+    assert "transport reports: mean cost of a pair" in printed
 
 
-def test_settings_of_a_test_are_passed_on(people: Path):
-    done = run(people, "-c", "sex", "--refits", "2", "--test", "transport", "--settings", "exact_up_to=20")
-    assert_ended(done)
-    fields = json.loads((people / "out/summary.json").read_text())
-    assert fields["settings"]["settings"] == {"exact_up_to": "20"}
-    assert fields["checks"]["people_paired"] < 50
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--settings", "epsilon"), "'epsilon' is not a setting; give name=value, such as epsilon=0.5."),
-        (("--settings", "a=1", "--settings", "a=2"), "a was given twice; give it once."),
-        (("--test", "transport", "--settings", "exact_up=5"), "Did you mean 'exact_up_to'?"),
-        (("--test", "transport", "--settings", "exact_up_to=many"), "exact_up_to of transport is 'many'; expected a"),
-        (("--test", "counterfactual", "--graph", "nowhere.toml"), "nowhere.toml"),
-        (("--test", "all", "--settings", "steps=5"), "as in fliptest.steps"),
-        (("--test", "counterfactual", "--settings", "graph=5"), "give it with --graph FILE"),
-        (("--test", "fliptest", "--settings", "weight=inf"), "expected a finite number"),
-        (("--abstain", "nan"), "nan is not"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(people: Path, options: tuple[str, ...], message: str):
-    done = run(people, "-c", "sex", *options)
-    assert done.exit_code == 2
-    assert message in " ".join(done.stderr.split())
-    assert not (people / "out").exists()
-
-
-def test_certificates_are_proved_and_written(people: Path):
-    frame = load_table(people / "people.csv").to_native().to_pandas()
+def test_certificates_are_proved_and_written(folder: Path):
+    frame = load_table(folder / "people.csv").to_native().to_pandas()
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["income"]], frame["income"] > 3200)
-    (people / "tree.pkl").write_bytes(pickle.dumps(tree))
-    done = run(people, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl")
+    (folder / "tree.pkl").write_bytes(pickle.dumps(tree))
+    done = run(folder, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl")
     assert_ended(done)
-    said = " ".join(done.stdout.split())
-    fields = json.loads((people / "out/summary.json").read_text())
-    within, scores = fields["certificates"]["within_delta"], pq.read_table(people / "out/scores.parquet")
-    assert f"For {within} of 200 people no point on the path to their counterfactual row changes the prediction" in said
+    fields = json.loads((folder / "out/summary.json").read_text())
+    within, scores = fields["certificates"]["within_delta"], pq.read_table(folder / "out/scores.parquet")
+    assert f"For {within} of 200 people no point on the path" in " ".join(done.stdout.split())
     # one step at 3200: who passes it changes by 1, everybody else by 0, and no point inside is worse
     assert scores["certificate"].to_pylist() == pytest.approx(scores["score"].to_pylist())
     assert within == 200 - fields["counts"]["flagged"]
     assert fields["certificates"]["worse_inside"] == 0
-    assert fields["settings"]["certify"] is True
-    assert "proved, not sampled" in (people / "out/report.html").read_text()
 
 
-def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(people: Path):
-    table = str(people / "people.csv")
-    options = ["-c", "sex", "--certify", "--out", str(people / "out")]
+def test_certificates_of_a_model_behind_a_url_are_refused_before_any_call(folder: Path):
+    table = str(folder / "people.csv")
+    options = ["-c", "sex", "--certify", "--out", str(folder / "out")]
     done = CliRunner().invoke(cli, ["audit", "https://model.invalid/invocations", table, *options])
-    assert_refused(done, people, "omit --certify, or give the model's file")
+    assert_refused(done, folder, "omit --certify, or give the model's file")

@@ -1,38 +1,15 @@
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
+from tests.support import refusal_of
 from tests.test_compare_audits import DAMAGES, SETTINGS, audited, spoil, write
 
 pytestmark = pytest.mark.brief
-
-MODEL = """
-import numpy as np
-
-def steep(table):
-    return 1 / (1 + np.exp((3200 - table["income"]) / 300))
-
-def gentle(table):
-    return 1 / (1 + np.exp((3200 - table["income"]) / 900))
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    rng = np.random.default_rng(0)
-    male = np.arange(120) % 2 == 1
-    income = (3000 + 400 * male + rng.normal(0, 300, 120)).round(2)
-    columns = {"sex": np.where(male, "Male", "Female"), "income": income, "age": rng.integers(18, 80, 120)}
-    pyarrow.csv.write_csv(pa.table(columns), tmp_path / "people.csv")
-    (tmp_path / "model.py").write_text(MODEL)
-    return tmp_path
 
 
 @pytest.fixture
@@ -42,7 +19,7 @@ def audits(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *options: str, models: tuple[str, str] = ("model.py:steep", "model.py:gentle")) -> Result:
+def run(folder: Path, *options: str, models: tuple[str, str] = ("model.py:score", "model.py:gentle")) -> Result:
     named = [*(str(folder / model) if "://" not in model else model for model in models), str(folder / "people.csv")]
     return CliRunner().invoke(cli, ["compare", *named, "--out", str(folder / "out"), *options])
 
@@ -54,7 +31,7 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
     assert "Verdict: B is fairer. On the same 100 people" in done.stdout
     assert "Written: " in done.stderr
     fields = assert_valid_summary((folder / "out/summary.json").read_text(), "compare")
-    assert fields["sides"]["a"]["name"].endswith("model.py:steep")
+    assert fields["sides"]["a"]["name"].endswith("model.py:score")
     assert fields["sides"]["a"]["columns"] == ["income", "age"]
     assert fields["sides"]["b"]["columns"] == ["income"]
     rows = pq.read_table(folder / "out/people.parquet")["row_id"].to_pylist()
@@ -66,18 +43,18 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
     ("options", "models", "message"),
     [
         (("-c", "sex"), ("https://host/invocations", "model.py:gentle"), "in Python with a fairfox.Endpoint"),
-        (("-c", "sex"), ("model.py:steep", "model.py:none"), "none"),
-        (("-c", "race"), ("model.py:steep", "model.py:gentle"), "race"),
-        ((), ("model.py:steep", "model.py:gentle"), "--protected"),
+        (("-c", "sex"), ("model.py:score", "model.py:none"), "none"),
+        (("-c", "race"), ("model.py:score", "model.py:gentle"), "race"),
+        ((), ("model.py:score", "model.py:gentle"), "--protected"),
         (
             ("-c", "sex", "--margin", "1"),
-            ("model.py:steep", "model.py:gentle"),
+            ("model.py:score", "model.py:gentle"),
             "margin is an option for two stored audits",
         ),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_sentence(folder: Path, options, models, message: str):
-    refused(run(folder, *options, models=models), message)
+    assert message in refusal_of(run(folder, *options, models=models))
     assert not (folder / "out").exists()
 
 
@@ -112,12 +89,6 @@ def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
     assert (fields["word"], fields["sides"]["a"]["name"]) == ("worse", str(audits / "first"))
 
 
-def test_a_wide_margin_lets_a_rise_pass(audits: Path):
-    done = run_audits(audits / "first", audits / "second", "--margin", "1")
-    assert done.exit_code == 0
-    assert "within the margin of 100 points" in done.stdout
-
-
 def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
     for times in (1.0, 3.0):
         write(audited(times=times, settings={**SETTINGS, "decision_threshold": 0.5}), tmp_path / f"{times:g}")
@@ -131,7 +102,7 @@ def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
 def test_a_damaged_audit_is_one_sentence(audits: Path, command: str, keys, value):
     spoil(audits / "first", keys, value)
     named = [str(audits / "first"), *([str(audits / "second")] if command == "compare" else [])]
-    refused(CliRunner().invoke(cli, [command, *named]), "")
+    refusal_of(CliRunner().invoke(cli, [command, *named]))
 
 
 @pytest.mark.parametrize(
@@ -143,11 +114,4 @@ def test_a_damaged_audit_is_one_sentence(audits: Path, command: str, keys, value
     ],
 )
 def test_bad_input_is_one_sentence(audits: Path, options: list[str], message: str):
-    refused(run_audits(audits / "first", audits / options[0], *options[1:]), message)
-
-
-def refused(done: Result, message: str) -> None:
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert message in done.stderr
+    assert message in refusal_of(run_audits(audits / "first", audits / options[0], *options[1:]))

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairfox.cli.main import COMMANDS, cli, main
-from fairfox.errors import ColumnError
+from tests.support import refusal_of
 
 
 def failing(error: BaseException) -> click.Command:
@@ -15,11 +15,6 @@ def failing(error: BaseException) -> click.Command:
         raise error
 
     return command
-
-
-def run_with(monkeypatch: pytest.MonkeyPatch, command: click.Command):
-    monkeypatch.setattr(type(cli), "get_command", lambda self, ctx, name: command)
-    return CliRunner().invoke(cli, ["audit"])
 
 
 @pytest.mark.parametrize("words", ["--help", "audit --help", "datasets --help", "--version"])
@@ -51,21 +46,7 @@ def test_help_lists_every_command_with_its_short_help():
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: list[str], message: str):
-    done = CliRunner().invoke(cli, arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"Error: {message}")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_an_expected_error_is_one_sentence_and_exit_code_2(monkeypatch: pytest.MonkeyPatch):
-    done = run_with(monkeypatch, failing(ColumnError("The table has no column 'sx'.")))
-    assert (done.exit_code, done.stdout, done.stderr) == (2, "", "Error: The table has no column 'sx'.\n")
-
-
-def test_an_interrupt_does_not_read_as_over_the_limit(monkeypatch: pytest.MonkeyPatch):
-    done = run_with(monkeypatch, failing(KeyboardInterrupt()))
-    assert (done.exit_code, done.stderr) == (130, "Interrupted.\n")
+    assert refusal_of(CliRunner().invoke(cli, arguments)).startswith(f"Error: {message}")
 
 
 def test_a_bug_shows_where_and_does_not_read_as_over_the_limit(

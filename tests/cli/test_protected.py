@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
-from tests.support import assert_ended
+from tests.support import assert_ended, refusal_of
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 RACES = {"Asian": 60, "Black": 100, "Other": 40, "White": 200}
 PEOPLE = 400
@@ -49,24 +49,13 @@ def population(seed: int = 0) -> pa.Table:
     return pa.table(columns).take(rng.permutation(PEOPLE))
 
 
-def write_people(folder: Path) -> Path:
-    """Return the folder, with a table of people, a panel of others like them, and a model of the user's own."""
-    pyarrow.csv.write_csv(population(), folder / "people.csv")
-    pyarrow.csv.write_csv(population(seed=1), folder / "panel.csv")
-    (folder / "model.py").write_text(MODEL)
-    return folder
-
-
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    return write_people(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """An audit for sex, race and age at once."""
-    folder = write_people(tmp_path_factory.mktemp("three"))
-    return folder, run(folder, "-c", "sex", "-c", "race", "-c", "age", "--id", "id", "--contrasts", "all")
+    """A folder with a table of people, a panel of others like them, and a model of the user's own."""
+    pyarrow.csv.write_csv(population(), tmp_path / "people.csv")
+    pyarrow.csv.write_csv(population(seed=1), tmp_path / "panel.csv")
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
 
 
 def run(folder: Path, *options: str, refits: int = 1) -> Result:
@@ -75,18 +64,9 @@ def run(folder: Path, *options: str, refits: int = 1) -> Result:
     return CliRunner().invoke(cli, ["audit", *named, *given, *options])
 
 
-def run_on_panel(folder: Path, *options: str, refits: int = 1) -> Result:
-    """Learn from the panel, which is one fit where the table alone would be cross-fitted."""
-    return run(folder, "--reference", str(folder / "panel.csv"), *options, refits=refits)
-
-
 def finished(done: Result, folder: Path) -> dict[str, Any]:
     """Return summary.json of an audit that found no fault with its input."""
     assert_ended(done)
-    return summary_of(folder)
-
-
-def summary_of(folder: Path) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads((folder / "out/summary.json").read_text())
     return fields
 
@@ -95,44 +75,15 @@ def scores_of(folder: Path) -> pa.Table:
     return pq.read_table(folder / "out/scores.parquet")
 
 
-def report_of(folder: Path) -> str:
-    return (folder / "out/report.html").read_text()
-
-
-def refused(done: Result, folder: Path) -> str:
-    """Return the one sentence of an audit that wrote nothing."""
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert not (folder / "out").exists()
-    return done.stderr
-
-
-def groups_of(variable: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {group["level"]: group for group in variable["groups"]}
-
-
 # --- what is compared ----------------------------------------------------------------------------------------------
 
 
-def test_several_variables_of_every_kind_are_audited_at_once(three: tuple[Path, Result]):
-    folder, done = three
-    fields = finished(done, folder)
+def test_scores_have_the_worst_case_and_columns_for_every_variable_and_class(people: Path):
+    done = run(people, "-c", "sex", "-c", "race", "-c", "age", "--id", "id", "--contrasts", "all")
+    fields, scores = finished(done, people), scores_of(people)
     kinds = [(variable["name"], variable["kind"]) for variable in fields["variables"]]
     assert kinds == [("sex", "binary"), ("race", "categorical"), ("age", "continuous")]
-    assert fields["settings"]["protected"] == ["sex", "race", "age"]
-    assert sum(fields["worst_case"].values()) == pytest.approx(1.0)
-    race = groups_of(fields["variables"][1])
-    assert {level: group["people"] for level, group in race.items()} == RACES
-    assert race["Black"]["towards"]["White"] > 0.1
-    assert race["White"]["towards"]["Black"] < -0.1
-    for name in ("sex=Female", "race=Black", "age=below "):
-        assert name in done.stdout
-        assert name in report_of(folder)
-
-
-def test_scores_have_the_worst_case_and_columns_for_every_variable_and_class(three: tuple[Path, Result]):
-    scores = scores_of(three[0])
+    assert all(name in done.stdout for name in ("sex=Female", "race=Black", "age=below "))
     told = ["variable", "towards", "group_inferred", "score[sex]", "score[race]", "score[age]"]
     effects = ["effect[sex=Female]", "effect[sex=Male]", *(f"effect[race={race}]" for race in RACES)]
     assert {*told, *effects} <= set(scores.column_names)
@@ -160,12 +111,8 @@ def test_protected_values_come_from_another_table_by_id(people: Path):
     fields = finished(done, people)
     assert fields["settings"]["matched_rows"] == 300
     assert fields["counts"]["inferred"] == 100
-    for variable in fields["variables"]:
-        assert variable["counts"]["known"] == 300
-        assert variable["counts"]["inferred"] == 100
     assert "own group inferred for 100 people" in done.stdout
     assert "'race' is unknown for 100 of 400 people" in done.stderr
-    assert "inferred" in report_of(people)
     assert scores_of(people)["group_inferred"].to_pylist() == [False] * 300 + [True] * 100
 
 
@@ -175,13 +122,14 @@ def test_protected_values_come_from_another_table_by_id(people: Path):
 @pytest.mark.parametrize(("limit", "code"), [("0.1", 1), ("1", 0)])
 def test_a_limit_for_one_group_is_part_of_the_verdict_beside_that_for_everyone(people: Path, limit: str, code: int):
     limits = ["--max-flagged", f"race=Black={limit}", "--max-flagged", "0.9"]
-    done = run_on_panel(people, "-c", "race", "--delta", "0.25", *limits, refits=3)
+    panel = ["--reference", str(people / "panel.csv")]  # one fit where the table alone would be cross-fitted
+    done = run(people, *panel, "-c", "race", "--delta", "0.25", *limits, refits=3)
     assert done.exit_code == code, done.stderr
-    verdict = summary_of(people)["verdict"]
-    assert summary_of(people)["settings"]["max_flagged"] == {"race=Black": float(limit), "": 0.9}
+    fields = finished(done, people)
+    verdict = fields["verdict"]
+    assert fields["settings"]["max_flagged"] == {"race=Black": float(limit), "": 0.9}
     assert verdict["word"] == ("fails" if code else "passes")
     assert (verdict["variable"], verdict["allowed"]) == (("race=Black", 0.1) if code else ("race", 0.9))
-    assert ("people in the group race=Black (" in report_of(people)) == (code == 1)
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------
@@ -204,15 +152,5 @@ def test_a_limit_for_one_group_is_part_of_the_verdict_beside_that_for_everyone(p
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_sentence(people: Path, options: list[str], message: str):
-    assert message in refused(run(people, "-c", "sex", "-c", "race", *options), people)
-
-
-@pytest.mark.parametrize("named", [["income, home"], ["income", "home"]])
-def test_given_columns_are_named_with_commas_or_one_by_one(people: Path, named: list[str]):
-    given = ["--columns", "income,tenure,home", "--refits", "1", "--out", str(people / "out"), "-c", "sex"]
-    held = [text for name in named for text in ("--given", name)]
-    tables = [str(people / "people.csv"), "--reference", str(people / "panel.csv")]
-    done = CliRunner().invoke(cli, ["audit", str(people / "model.py:score"), *tables, *given, *held])
-    fields = finished(done, people)
-    assert fields["settings"]["given"] == ["income", "home"]
-    assert fields["variables"][0]["mean_score"] < 0.02  # tenure goes with age, not with sex
+    assert message in refusal_of(run(people, "-c", "sex", "-c", "race", *options))
+    assert not (people / "out").exists()

@@ -5,6 +5,7 @@ from rich.console import Console
 
 from fairfox.cli.tables import print_result
 from fairfox.findings import AuditRecord, Features
+from fairfox.report.sentences import verdict_lines
 from tests.support import RACES, example_result, many_result, without_sign
 
 
@@ -15,20 +16,11 @@ def printed(result: AuditRecord, width: int = 120) -> str:
 
 
 def test_verdict_groups_and_features_are_printed():
-    text = printed(example_result())
-    for part in (
-        "23 of 38 people",
-        "Confident: 19 (whole interval beyond 5 points).",
-        "sex=Female",
-        "+8.2",
-        "84.2 %",
-        "income",
-        "4.4",
-        "0.9",
-        "Strength as a proxy",
-    ):
-        assert part in text
-    assert "2 people not judged: no evidence about sex" in text
+    text = " ".join(printed(example_result()).split())
+    for sentence in verdict_lines(example_result()):
+        assert sentence in text
+    rows = ("sex=Female │ 19 │ 0.42 │ +8.2 │ 84.2 % │ 78.9 %", "income │ 4.4 │ 0.9", "Strength as a proxy")
+    assert all(row in text for row in rows)
 
 
 def test_a_test_without_sign_prints_no_effects():
@@ -57,9 +49,4 @@ def test_several_variables_have_lines_of_their_own_and_share_tables_that_fit_a_t
     rows = [line for line in lines if line.startswith("│ ") and "=" in line.split()[1]]
     assert [row.split()[1].partition("=")[0] for row in rows] == ["sex"] * 2 + ["race"] * len(RACES) + ["age"] * 3
     text = " ".join(" ".join(lines).split())
-    for part in (
-        "Mean change of the prediction as members of the other group: sex=Female",
-        "race: own group inferred for 20 people.",
-        "with age one standard deviation (13.6) higher: age=18 to 33",
-    ):
-        assert part in text
+    assert "with age one standard deviation (13.6) higher: age=18 to 33" in text

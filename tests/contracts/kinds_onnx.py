@@ -43,10 +43,7 @@ def rule_in_doubles() -> Any:
             "rule",
             [of.make_tensor_value_info("people", double, [None, 3])],
             [of.make_tensor_value_info("chance", double, [None, 1])],
-            [
-                of.make_tensor("weights", double, [3, 1], weights.tolist()),
-                of.make_tensor("bias", double, [1], [bias]),
-            ],
+            [of.make_tensor("weights", double, [3, 1], weights.tolist()), of.make_tensor("bias", double, [1], [bias])],
         ),
         opset_imports=[of.make_opsetid("", 17)],
         ir_version=9,

@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fairfox.errors import ColumnError, DataError, FileError, MissingExtraError
 from fairfox.streaming.dask import _result, score_dask, summarise_dask
 from fairfox.streaming.files import score_files
-from fairfox.streaming.sources import ModelSource, RowGroups, TableFile
+from fairfox.streaming.sources import RowGroups, TableFile
 from fairfox.streaming.workers import PartTask
+from tests.engines.checks import PEOPLE, check_a_part_that_ends_every_worker, check_files_although_a_worker_dies
 from tests.streaming.world import (
-    assert_parts_are_those_of_the_manifest,
     assert_same_people,
     assert_same_verdict,
     lending,
-    make_world,
     model_of,
-    poisoned,
+    score_here,
     scores_of,
     write_deadly,
 )
@@ -35,15 +33,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The inplace keyword"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),  # of workers that are killed
 ]
-PEOPLE = 4000
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a test, a model, people, and everyone's scores from one machine."""
-    folder = make_world(tmp_path_factory.mktemp("dask"), people=PEOPLE, row_group=500, id="name")
-    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / "local", workers=1)
-    return folder
 
 
 @pytest.fixture
@@ -75,9 +64,7 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path):
     scores = score_dask(people, world / "test.fox", model_of(world).load(), delta=0.1)
     assert scores.compute(scheduler="threads").index.tolist() == list(range(10, PEOPLE + 10))
     found = summarise_dask(scores, people, world / "test.fox", model_of(world).load(), delta=0.1)
-    out = world / "delta"
-    local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert_same_verdict(found.record, local.record)
+    assert_same_verdict(found.record, score_here(world, "delta", delta=0.1).record)
 
 
 def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
@@ -96,30 +83,15 @@ def test_a_dataframe_without_people_or_columns_is_refused(world: Path):
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, cluster: Any):
     import dask
 
-    model, given = write_deadly(world), {"part_rows": 1000, "engine": "dask", "workers": 2}
     with dask.config.set({"scheduler-address": cluster.scheduler.address}):
-        found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
-    assert (world / "died").exists()
-    assert found.record.tally.people == PEOPLE
-    assert len(list((world / "out/scores.parquet").iterdir())) == 4
-    assert_parts_are_those_of_the_manifest(world / "out")
-    assert_same_people(scores_of(world / "out"), scores_of(world / "local"))
+        check_files_although_a_worker_dies("dask", world)
 
 
 def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, tmp_path: Path):
     import dask
 
-    poison = pq.read_table(world / "in/b.parquet")["income"][500].as_py()
-    (tmp_path / "poisoned.py").write_text(poisoned(tmp_path / "asked_first", poison))
-    model = ModelSource(str(tmp_path / "poisoned.py:predict"))
-    given = {"part_rows": 500, "engine": "dask", "workers": 1}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: its workers died .* 7 of 8 parts"),
-    ):
-        score_files(world / "test.fox", model, [str(world / "in")], tmp_path / "out", **given)
-    assert len(scores_of(tmp_path / "out")) == PEOPLE - 500
-    assert_parts_are_those_of_the_manifest(tmp_path / "out")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        check_a_part_that_ends_every_worker("dask", world, tmp_path, workers=1)
 
 
 def test_a_scheduler_that_is_not_there_is_told_in_one_sentence(world: Path, tmp_path: Path):

@@ -11,23 +11,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from fairfox.errors import FileError
 from fairfox.streaming.batches import job_for
-from fairfox.streaming.files import score_files
-from fairfox.streaming.sources import ModelSource, find_tables, split_tables
+from fairfox.streaming.sources import find_tables, split_tables
 from fairfox.streaming.spark import run_spark, score_spark, summarise_spark
 from fairfox.streaming.workers import PartTask
+from tests.engines.checks import PEOPLE, check_a_part_that_ends_every_worker, check_files_although_a_worker_dies
 from tests.streaming.world import (
-    assert_parts_are_those_of_the_manifest,
     assert_same_people,
     assert_same_verdict,
     lending,
-    make_world,
     model_of,
-    poisoned,
+    score_here,
     scores_of,
     write_deadly,
 )
@@ -39,15 +35,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
-PEOPLE = 4000
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a test, a model that ends its process once, people, and everyone's scores from one machine."""
-    folder = make_world(tmp_path_factory.mktemp("spark"), people=PEOPLE, row_group=500, id="name")
-    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / "local", workers=1)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -78,31 +65,15 @@ def test_the_summary_of_a_dataframe_is_that_of_one_machine(world: Path, session:
     people = session.createDataFrame(lending(PEOPLE).to_pylist())
     scored = score_spark(people, world / "test.fox", model_of(world).load(), delta=0.1)
     found = summarise_spark(scored, people, world / "test.fox", model_of(world).load(), delta=0.1)
-    out = world / "delta"
-    local = score_files(world / "test.fox", model_of(world), [str(world / "in")], out, workers=1, delta=0.1)
-    assert_same_verdict(found.record, local.record)
+    assert_same_verdict(found.record, score_here(world, "delta", delta=0.1).record)
 
 
 def test_files_are_scored_in_the_same_parts_although_a_worker_dies(world: Path, session: Any):
-    model = write_deadly(world)
-    given = {"part_rows": 1000, "engine": "spark", "workers": 2}
-    found = score_files(world / "test.fox", model, [str(world / "in")], world / "out", **given)
-    assert (world / "died").exists()
-    assert found.record.tally.people == PEOPLE
-    assert len(list((world / "out/scores.parquet").iterdir())) == 4
-    assert_parts_are_those_of_the_manifest(world / "out")
-    assert_same_people(scores_of(world / "out"), scores_of(world / "local"))
+    check_files_although_a_worker_dies("spark", world)
 
 
-def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, session: Any):
-    own, poison = world / "asked_first", pq.read_table(world / "in/b.parquet")["income"][500].as_py()
-    (world / "poisoned.py").write_text(poisoned(own, poison))
-    model = ModelSource(str(world / "poisoned.py:predict"))
-    given = {"part_rows": 500, "engine": "spark", "workers": 2}
-    with pytest.raises(FileError, match=r"b.parquet', rows 500 to 999: its workers died .* 7 of 8 parts"):
-        score_files(world / "test.fox", model, [str(world / "in")], world / "poisoned", **given)
-    assert len(scores_of(world / "poisoned")) == PEOPLE - 500
-    assert_parts_are_those_of_the_manifest(world / "poisoned")
+def test_a_part_that_ends_every_worker_is_named_and_the_others_are_done(world: Path, session: Any, tmp_path: Path):
+    check_a_part_that_ends_every_worker("spark", world, tmp_path, workers=2)
 
 
 def test_results_come_one_by_one_and_people_are_counted(world: Path, session: Any, tmp_path: Path):

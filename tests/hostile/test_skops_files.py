@@ -93,9 +93,7 @@ SCHEMAS: dict[str, Callable[[], Any]] = {
     "a function": lambda: calls(SYSTEM),
     "a function as a type": lambda: calls(node("TypeNode", "os.system")),
     "a function of the oldest files": lambda: {
-        **calls(
-            node("FunctionNode", "numpy.exp", content={"module_path": "os", "function": "system"}),
-        ),
+        **calls(node("FunctionNode", "numpy.exp", content={"module_path": "os", "function": "system"})),
         "protocol": 0,
     },
     "a harmless function as a type of keys": lambda: calls(node("FunctionNode", "numpy.exp")),

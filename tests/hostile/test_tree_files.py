@@ -16,48 +16,39 @@ NUMBERS = people()[["income", "age", "debt"]]
 GRANTED = (NUMBERS["income"] > 3100).astype(int)
 
 
+def put(value: Any, *keys: Any) -> Callable[[dict[str, Any]], None]:
+    """Return what puts a value into a nested content, at the place of these keys."""
+
+    def change(content: Any) -> None:
+        for key in keys[:-1]:
+            content = content[key]
+        content[keys[-1]] = value
+
+    return change
+
+
 # --- LightGBM ------------------------------------------------------------------------------------------------------
 
 
 def lightgbm_text(**options: Any) -> str:
     lgb = pytest.importorskip("lightgbm")
-    options = {
-        "objective": "binary",
-        "num_leaves": 6,
-        "min_data_in_leaf": 5,
-        "num_threads": 1,
-        "verbose": -1,
-        **options,
-    }
-    text: str = lgb.train(options, lgb.Dataset(NUMBERS, GRANTED), 3).model_to_string()
+    usual = {"objective": "binary", "num_leaves": 6, "min_data_in_leaf": 5, "num_threads": 1, "verbose": -1}
+    text: str = lgb.train(usual | options, lgb.Dataset(NUMBERS, GRANTED), 3).model_to_string()
     return re.sub(r"^tree_sizes=.*\n", "", text, flags=re.MULTILINE)  # trees are found by their lines then
 
 
-def last_line(text: str, name: str) -> re.Match[str]:
-    return list(re.finditer(rf"^{name}=(.*)$", text, re.MULTILINE))[-1]
-
-
-def changed(name: str, wrong: str, **options: Any) -> Callable[[], str]:
-    """Write a model whose last tree has another last value on one of its lines."""
+def changed(name: str, wrong: str, *, node: int = -1, **options: Any) -> Callable[[], str]:
+    """Write a model whose last tree has another value of one node on one of its lines."""
 
     def write() -> str:
         text = lightgbm_text(**options)
-        found = last_line(text, name)
-        values = [*found[1].split()[:-1], wrong]
+        found = [*re.finditer(rf"^{name}=(.*)$", text, re.MULTILINE)][-1]
+        values = found[1].split()
+        values[node] = wrong
         Path("model.txt").write_text(text[: found.start(1)] + " ".join(values) + text[found.end(1) :])
         return "model.txt"
 
     return write
-
-
-def circle() -> str:
-    """Write a model of which one node leads to itself, with numbers that only few people have."""
-    text = lightgbm_text()
-    found = last_line(text, "left_child")
-    values = found[1].split()
-    values[1] = "1"
-    Path("model.txt").write_text(text[: found.start(1)] + " ".join(values) + text[found.end(1) :])
-    return "model.txt"
 
 
 def replaced(old: str, new: str, **options: Any) -> Callable[[], str]:
@@ -73,7 +64,7 @@ def replaced(old: str, new: str, **options: Any) -> Callable[[], str]:
 LIGHTGBM = {
     "a child that is not there": changed("left_child", "70000"),
     "a leaf that is not there": changed("right_child", "-70000"),
-    "a circle": circle,
+    "a circle": changed("left_child", "1", node=1),  # that only few people get to
     "a feature that is not there": changed("split_feature", "99999"),
     "a negative feature": changed("split_feature", "-99999"),
     "categories that are not there": changed("decision_type", "1"),
@@ -152,26 +143,14 @@ def short_array(tree: dict[str, Any]) -> None:
     tree["split_conditions"] = tree["split_conditions"][:1]
 
 
-def xgboost_learner(change: Callable[[dict[str, Any]], None], **options: Any) -> Callable[[], str]:
+def xgboost_booster(change: Callable[[dict[str, Any]], None], **options: Any) -> Callable[[], str]:
     def write() -> str:
         model = xgboost_model(**options)
-        change(model["learner"])
+        change(model["learner"]["gradient_booster"]["model"])
         Path("model.json").write_text(json.dumps(model))
         return "model.json"
 
     return write
-
-
-def missing_group(learner: dict[str, Any]) -> None:
-    learner["gradient_booster"]["model"]["tree_info"][-1] = 99_999
-
-
-def missing_rounds(learner: dict[str, Any]) -> None:
-    learner["gradient_booster"]["model"]["iteration_indptr"][-1] = 99_999
-
-
-def few_weights(learner: dict[str, Any]) -> None:
-    learner["gradient_booster"]["model"]["weights"] = [1.0]
 
 
 XGBOOST = {
@@ -180,9 +159,9 @@ XGBOOST = {
     "a feature that is not there": xgboost_tree(missing_feature),
     "categories that are not there": xgboost_tree(missing_categories),
     "an array that is too short": xgboost_tree(short_array),
-    "a group that is not there": xgboost_learner(missing_group),
-    "rounds that are not there": xgboost_learner(missing_rounds),
-    "too few weights": xgboost_learner(few_weights, booster="gblinear"),
+    "a group that is not there": xgboost_booster(put(99_999, "tree_info", -1)),
+    "rounds that are not there": xgboost_booster(put(99_999, "iteration_indptr", -1)),
+    "too few weights": xgboost_booster(put([1.0], "weights"), booster="gblinear"),
     "a child that is not there, in UBJSON": xgboost_tree(missing_child, "model.ubj"),
     "a circle, in UBJSON": xgboost_tree(circle_in, "model.ubj"),
     "a feature that is not there, in UBJSON": xgboost_tree(missing_feature, "model.ubj"),
@@ -206,14 +185,6 @@ def catboost_json(change: Callable[[dict[str, Any]], None], **options: Any) -> C
     return write
 
 
-def few_leaves(model: dict[str, Any]) -> None:
-    model["oblivious_trees"][-1]["leaf_values"] = [0.1]
-
-
-def missing_split(model: dict[str, Any]) -> None:
-    model["oblivious_trees"][-1]["splits"][0]["split_index"] = 99_999
-
-
 def deep_tree(model: dict[str, Any]) -> None:
     model["oblivious_trees"][-1]["splits"] *= 32
 
@@ -233,8 +204,8 @@ def wrong_offsets() -> str:
 
 CATBOOST = {
     "offsets that lead nowhere": wrong_offsets,
-    "too few leaves": catboost_json(few_leaves),
-    "a split that is not there": catboost_json(missing_split),
+    "too few leaves": catboost_json(put([0.1], "oblivious_trees", -1, "leaf_values")),
+    "a split that is not there": catboost_json(put(99_999, "oblivious_trees", -1, "splits", 0, "split_index")),
     "four billion leaves": catboost_json(deep_tree),
     "half a node": catboost_json(half_a_node, grow_policy="Lossguide"),
 }
@@ -298,10 +269,7 @@ def filled(onnx: Any) -> tuple[list[Any], list[Any]]:
 def expanded(onnx: Any) -> tuple[list[Any], list[Any]]:
     """Three gigabytes for each person."""
     of = onnx.helper
-    nodes = [
-        of.make_node("Expand", ["x", "s"], ["c"]),
-        of.make_node("ReduceSum", ["c", "a"], ["y"], keepdims=0),
-    ]
+    nodes = [of.make_node("Expand", ["x", "s"], ["c"]), of.make_node("ReduceSum", ["c", "a"], ["y"], keepdims=0)]
     kind = onnx.TensorProto.INT64
     return nodes, [of.make_tensor("s", kind, [3], [3 * 10**8, 1, 3]), of.make_tensor("a", kind, [1], [0])]
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from torch import nn
 
 import fairfox
-from fairfox.auxiliary import adversarial
 from fairfox.auxiliary.adversarial import HidingSettings, train_hiding, train_networks
 from fairfox.auxiliary.training import label_task, protected_task
 from fairfox.data.dataset import Dataset, Protected
@@ -80,9 +80,8 @@ def test_tables_of_every_kind_and_files_are_read(fair, tmp_path):
     expected = fair.predict(people)
     for other in (pl.from_pandas(people), tmp_path / "people.csv", people[people.columns[::-1]]):
         np.testing.assert_allclose(fair.predict(other), expected, atol=1e-6)
-    trained = [quickly(table).predict(people) for table in (people, pl.from_pandas(people), tmp_path / "people.csv")]
-    for other in trained[1:]:
-        np.testing.assert_allclose(other, trained[0], atol=1e-6)
+    one, other = (quickly(table).predict(people) for table in (people, tmp_path / "people.csv"))
+    np.testing.assert_allclose(other, one, atol=1e-6)
 
 
 def test_the_model_does_not_take_the_protected_column(fair):
@@ -153,22 +152,6 @@ def test_a_dataset_trains_a_model_over_its_own_rows():
     torch.testing.assert_close(fair.model(x)[:, 0].numpy(), fair.predict(x.numpy()), check_dtype=False)
 
 
-@pytest.mark.gpu
-def test_people_on_a_gpu_train_a_model_there(tmp_path):
-    if not torch.cuda.is_available():
-        pytest.skip("there is no GPU")
-    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
-    data = Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
-    here, there = (fairfox.train_fair(data.to(device), settings=SHORT, compare=True) for device in ("cpu", "cuda"))
-    assert there.net[0].weight.is_cuda
-    np.testing.assert_allclose(there.predict(x.numpy()), here.predict(x.numpy()), atol=1e-2)
-    there.save(tmp_path / "fair.safetensors")
-    assert there.net[0].weight.is_cuda
-    np.testing.assert_allclose(
-        load_fair(tmp_path / "fair.safetensors").predict(x.numpy()), there.predict(x.numpy()), atol=1e-5
-    )
-
-
 def test_columns_that_must_not_enter_do_not():
     x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
     x[:, 2] = 1.0  # never varies
@@ -196,17 +179,6 @@ def test_a_dead_network_is_trained_again_and_the_living_stay_as_they_were(caplog
         kept = all(map(torch.equal, net.parameters(), first.member(m).parameters()))
         assert kept is not dead[m]
         assert measure(net(x)[:, 0].sigmoid(), data).auc > 0.8
-
-
-def test_a_network_that_stays_dead_is_given_up(monkeypatch, caplog):
-    x = torch.randn(100, 3, generator=torch.Generator().manual_seed(0))
-    data = Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
-    (last,) = train_networks(data, seeds=[(adversarial.TRIES - 1) * adversarial.OTHER_SEED], settings=SHORT)
-    monkeypatch.setattr(adversarial, "DEAD", math.inf)  # none is alive
-    with caplog.at_level(logging.INFO, logger="fairfox"):
-        (net,) = train_networks(data, seeds=[0], settings=SHORT)
-    assert len(caplog.records) == adversarial.TRIES
-    assert torch.equal(net(x), last(x))
 
 
 # --- measures ------------------------------------------------------------------------------------------------------
@@ -272,22 +244,18 @@ def found_with(*, auc=0.9, leak=0.52, gap=0.01):
     return Measures(100, 0.8, auc, (Leak("sex", leak, gap, {}),))
 
 
-def test_a_leaking_output_is_warned_about():
-    (text,) = _warnings(found_with(leak=0.71, gap=0.19), None)
-    assert "still reveals 'sex' (AUC 0.710" in text
-    assert "differ by up to 0.190" in text
-
-
-def test_a_lost_label_is_warned_about():
-    (text,) = _warnings(found_with(auc=0.55), None)
-    assert "hardly predicts the label" in text
-    (text,) = _warnings(found_with(auc=0.75), found_with(auc=0.9))
-    assert "costs much accuracy (AUC 0.750, 0.900" in text
-
-
-def test_what_could_not_be_measured_is_said():
-    (text,) = _warnings(found_with(leak=math.nan, gap=math.nan), None)
-    assert "could not be measured" in text
+@pytest.mark.parametrize(
+    ("found", "plain", "words"),
+    [
+        (found_with(leak=0.71, gap=0.19), None, r"still reveals 'sex' \(AUC 0.710.* differ by up to 0.190"),
+        (found_with(auc=0.55), None, "hardly predicts the label"),
+        (found_with(auc=0.75), found_with(auc=0.9), r"costs much accuracy \(AUC 0.750, 0.900"),
+        (found_with(leak=math.nan, gap=math.nan), None, "could not be measured"),
+    ],
+)
+def test_what_leaks_is_lost_or_could_not_be_measured_is_warned_of(found, plain, words):
+    (text,) = _warnings(found, plain)
+    assert re.search(words, text)
 
 
 def test_warnings_are_logged_and_kept(caplog):

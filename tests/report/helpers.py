@@ -69,7 +69,7 @@ def with_map_checks(result: AuditRecord, checks: tuple[MapCheck, ...] = (FEMALE,
     return replace(result, map_checks=checks)
 
 
-SETTINGS = {"seed": 0, "refits": 5, "folds": 5, "rows": PEOPLE, "id": "name"}
+SETTINGS = {"seed": 0, "refits": 5, "folds": 5, "rows": PEOPLE, "id": "name", "columns": ["income", "job", "age"]}
 
 
 def named_audit(*, times: float = 1.0, **changes: Any) -> AuditRecord:

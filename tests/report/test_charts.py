@@ -28,7 +28,7 @@ from fairfox.report.figures import (
     proxies_figure,
     readings_table,
 )
-from tests.support import AGES, PEOPLE, example_result, many_result, nameless, with_finding, without_sign
+from tests.support import AGES, PEOPLE, RACES, example_result, many_result, nameless, with_finding, without_sign
 
 HOSTILE = '<script>alert("1")</script>&]]>'
 KINDS = ("scores", "groups", "features", "proxies")
@@ -54,40 +54,17 @@ def test_one_delta_for_all_moves_with_a_parameter():
     assert "params" not in scores_chart(figures(many_result())["scores-1"]["data"]).to_dict()  # race=Black has its own
 
 
-def over(delta: float) -> float:
-    """How much of the women's bars is drawn as beyond a delta, in percent of them."""
-    data = figures(example_result())["scores-0"]["data"]
-    spec = scores_chart({**data, "panels": data["panels"][:1]}).to_dict()
-    spec["params"][0]["value"] = delta
-    spec["config"] = {"style": STYLES}
-    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(spec))
-    bars = [
-        e for e in root.iter() if e.get("fill") == STYLES["flagged"]["color"] and e.get("aria-roledescription") == "bar"
-    ]
-    return len(bars)
-
-
-def test_more_is_beyond_a_smaller_delta():
-    assert over(0.0) > over(5.0) > over(12.0) >= over(100.0) == 0
-
-
 def test_charts_of_several_variables_stand_below_each_other():
     charts = Charts(many_result())
     assert [part["title"] for part in charts.groups.to_dict()["vconcat"]] == ["sex", "race", "age"]
-    assert {"race=Black", "race=White", "sex=Female"} <= set(texts(charts.groups))
+    races = [word for word in texts(charts.groups) if word.startswith("race=")]
+    assert races == [f"race={race}" for race in RACES]  # in their order, whichever side they are on
 
 
 def test_a_chart_that_an_audit_does_not_have_says_so():
     assert texts(Charts(without_sign()).features) == ["This audit has no features to draw."]
     nowhere = with_finding(nameless(example_result()), proxy={})
     assert texts(Charts(nowhere).proxies) == ["This audit has no proxies to draw."]
-
-
-def test_groups_stay_in_their_order_whichever_side_they_are_on():
-    words = texts(Charts(many_result()).groups)
-    assert [word for word in words if word.startswith("race=")] == [
-        f"race={race}" for race in ("Asian", "Black", "Latin", "Other", "White")
-    ]
 
 
 def test_names_are_text_on_charts():
@@ -119,14 +96,6 @@ def test_groups_show_their_mean_effect_in_points():
     assert figure["data"]["delta"] == 5.0
 
 
-def test_groups_of_a_test_without_sign_show_their_scores():
-    result = without_sign()
-    figure = groups_figure(result, result.findings[0])
-    assert not figure["data"]["signed"]
-    women = result.scores[:38:2].double().mean()
-    assert figure["data"]["bars"][0]["mean"] == pytest.approx(float(women), rel=1e-5)
-
-
 def test_features_come_with_their_interval_and_the_number_of_people():
     figure = features_figure(example_result())
     effect = example_result().features.effect
@@ -156,39 +125,6 @@ def test_proxies_come_with_the_strongest_first():
     figure = proxies_figure(replace(example_result().findings[0], proxy=proxy))
     assert [bar["name"] for bar in figure["data"]["bars"]] == ["large", "a.b[0]", "small"]
     assert proxies_figure(replace(example_result().findings[0], proxy={})) is None
-
-
-def test_contributions_of_every_group_have_their_sign():
-    figure = features_figure(many_result())
-    headings = [column["label"] for column in figure["table"]["columns"]]
-    assert headings[:4] == ["Feature", "Mean size (points)", "95 % interval", "Mean, sex=Female"]
-    assert headings[-1] == f"Mean, age={AGES[-1]}"
-    means = many_result().effect_by_group
-    assert figure["table"]["rows"][0][3] == f"{100 * means['sex=Female'][figure['table']['rows'][0][0]]:+.1f}"
-
-
-def test_a_delta_of_another_variable_is_shown():
-    captions = [figures(many_result())[f"scores-{v}"]["caption"] for v in range(3)]
-    described = "Members of race=Black have their own delta, which the lines do not show."
-    assert [described in caption for caption in captions] == [True, False, True]
-
-
-def test_where_decisions_turn_no_chart_speaks_of_delta():
-    plain = example_result()
-    turned = figures(example_result(settings={**plain.settings, "decision_threshold": 0.5}))
-    assert figures(plain)["scores-0"]["alt"].endswith("in each group, with lines at delta.")
-    assert not [figure for figure in turned.values() if "delta" in f"{figure['alt']} {figure['caption']}"]
-
-
-def test_a_long_name_leaves_room_for_its_count():
-    result = many_result()
-    long = {"Black": "B" * 300}
-    finding = result.findings[1]
-    groups = tuple(replace(group, level=long.get(group.level, group.level)) for group in finding.groups)
-    own = tuple(long.get(level, level) for level in finding.group)
-    drawn = figures(with_finding(result, 1, groups=groups, group=own))["scores-1"]["data"]["panels"]
-    (title,) = (panel["group"] for panel in drawn if panel["group"].startswith("B"))
-    assert title == f"{'B' * 59}… (39 people)"  # of forty person 196 is abstained
 
 
 def panels_of(result: AuditRecord, place: int = 0) -> list[dict]:
@@ -226,10 +162,6 @@ def test_scores_that_are_not_finite_are_not_drawn():
 def test_ranges_of_a_number_come_in_their_order():
     result = many_result()
     assert [panel["group"] for panel in panels_of(result, 2)][:3] == [f"{ages} (64 people)" for ages in AGES]
-    backwards = with_finding(result, 2, groups=tuple(reversed(result.findings[2].groups)))
-    assert [panel["group"] for panel in panels_of(backwards, 2)][:3] == [
-        f"{ages} (64 people)" for ages in reversed(AGES)
-    ]
 
 
 def test_limits_are_those_of_the_group():

@@ -18,6 +18,8 @@ from fairfox.report.mlflow import log_audit
 from fairfox.result import AuditResult
 from tests.support import example_result, example_table, many_result, with_finding, without_sign
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FILES = {"report.html", "report.json", "summary.json", "summary.md", "junit.xml", "scores.parquet"}
 
 

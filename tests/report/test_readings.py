@@ -14,6 +14,8 @@ from fairfox.report.sentences import gap_lines, held_equal_lines, map_lines, sum
 from tests.report.helpers import Page, with_map_checks
 from tests.support import example_result, many_result, with_finding
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 BIASED = "A bias in the label itself does not show there"
 PARTS = (GapParts("Female", "Male", 0.3, 0.1, -0.04, -0.16),)
 

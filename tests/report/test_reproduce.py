@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from populations import earners
 
 import fairfox
 from fairfox.report.view import method, reproduce
@@ -67,17 +68,8 @@ def steep(table: pd.DataFrame) -> np.ndarray:
 @cache
 def people(seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    male = rng.random(140) < 0.5
-    return pd.DataFrame(
-        {
-            "sex": np.where(male, "Male", "Female"),
-            "race": rng.choice(["Asian", "Black", "White"], 140),
-            "income": (3000 + 400 * male + rng.normal(0, 300, 140)).round(2),
-            "job": rng.choice(["clerk", "smith"], 140),
-            "rooms": rng.integers(1, 5, 140),
-            "note": "none",
-        }
-    )
+    race, rooms = rng.choice(["Asian", "Black", "White"], 140), rng.integers(1, 5, 140)
+    return earners(140, seed=seed).drop(columns=["age", "paid"]).assign(race=race, rooms=rooms, note="none")
 
 
 ASKED: dict[str, dict[str, Any]] = {

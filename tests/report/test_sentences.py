@@ -10,7 +10,6 @@ import torch
 
 from fairfox.options import AuditOptions
 from fairfox.report.sentences import (
-    because,
     certificate_lines,
     direction_lines,
     flip_lines,
@@ -199,24 +198,13 @@ def test_what_is_special_about_a_variable_is_a_line_each():
     assert variable_lines(by_size, by_size.findings[0])[1:] == ["sex: compared with Male (and Male with Female)"]
 
 
-def test_contrasts_in_words():
-    _, race, age = many_result().findings
-    assert because(race, "White") == "race (towards White)"
-    assert because(race, "away from Black") == "race (away from Black)"
-    assert because(age, "age - 13.6") == "age - 13.6"
-    assert (because(age, "age"), because(race, None)) == ("age", "race")
-
-
 def test_the_total_reading_is_told_for_what_was_audited():
     age = replace(many_result(), findings=many_result().findings[2:])
     assert reading_words(example_result())["total"].endswith("the value of the same rank in the other group")
     assert reading_words(age)["total"].endswith("the value of the same rank one standard deviation up or down")
 
 
-@pytest.mark.parametrize(
-    ("of", "described"),
-    [("probability", "(13.0 of 18.0 points)."), ("value", "(0.13 of 0.18).")],
-)
+@pytest.mark.parametrize(("of", "described"), [("probability", "(13.0 of 18.0 points)."), ("value", "(0.13 of 0.18).")])
 def test_how_much_of_a_gap_the_map_accounts_for_is_a_line_for_each_group(of: str, described: str):
     result = with_map_checks(example_result(unit=f"change of the prediction ({of})"))
     assert map_lines(result) == [

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 from jsonschema import Draft202012Validator
+from populations import earners
 from sklearn.tree import DecisionTreeClassifier
 
 from fairfox.findings import AuditRecord
@@ -67,14 +68,6 @@ def parsed(result: AuditRecord) -> dict:
 
 def test_the_worst_case_is_on_top():
     fields = parsed(example_result())
-    assert fields["format"] == 2
-    assert set(fields) == {
-        *("kind", "format", "test", "meaning", "unit", "delta", "deltas", "counts", "weighted"),
-        *("share_flagged", "share_confident", "share_abstained", "abstained_by_reason", "worst_case"),
-        *("variables", "intersections", "features", "performance", "alternatives"),
-        *("warnings", "settings", "checks", "map_check", "still", "comparison", "verdict"),
-        "in_words",
-    }
     assert (fields["checks"], fields["comparison"]) == ({}, None)
     assert fields["counts"] == {
         **{"people": 40, "judged": 38, "flagged": 23, "confident": 19, "abstained": 2},
@@ -87,13 +80,8 @@ def test_the_worst_case_is_on_top():
     assert list(fields["features"]["effect"]["mean_effect"]) == ["sex=Female", "sex=Male"]
 
 
-def test_every_variable_has_all_its_fields():
+def test_a_variable_has_its_groups_readings_and_proxies():
     variable = parsed(example_result())["variables"][0]
-    assert set(variable) == {
-        *("name", "kind", "levels", "parts", "reference", "second", "merged", "contrasts", "counts", "share_flagged"),
-        *("share_confident", "mean_score", "worst", "alignment_share", "alignment_error", "auxiliary", "readings"),
-        *("features", "groups", "flips", "verdict", "common_cause", "gap_parts"),
-    }
     assert set(variable["flips"]) == {"sex=Female", "sex=Male"}
     assert list(variable["features"]["proxy"]) == ["income", "job", "age"]
     assert variable["auxiliary"]["value"] == 0.84
@@ -155,10 +143,6 @@ def test_what_is_proved_is_counted_where_it_was_asked_for():
     plain = parsed(result)
     assert fields.pop("in_words")[:2] == plain.pop("in_words")[:2]
     assert fields == plain
-    weights = torch.ones(PEOPLE)
-    weights[5] = 3.0
-    weighted = parsed(replace(result, certificates=proved, weights=weights))["certificates"]
-    assert weighted["share_certified"] == pytest.approx(37 / 40)
     nobody = replace(proved, largest=torch.full_like(proved.largest, math.nan), total=True)
     fields = parsed(replace(result, certificates=nobody))["certificates"]
     assert (fields["reading"], fields["certified"], fields["largest"]) == ("total", 0, None)
@@ -183,25 +167,14 @@ def test_doubt_and_distance_are_summed_up_where_abstaining_was_asked_for():
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     rng = np.random.default_rng(0)
-    male = np.arange(120) % 2 == 1
-    income = 3000 + 500 * male + rng.normal(0, 300, 120)
-    return pa.table(
-        {
-            "sex": np.where(male, "Male", "Female"),
-            "race": rng.choice(["Asian", "Black", "White"], 120),
-            "age": rng.integers(18, 80, 120).astype(float),
-            "income": income,
-            "debt": rng.normal(0, 1, 120),
-            "weight": rng.integers(1, 4, 120).astype(float),
-            "approved": (income + rng.normal(0, 200, 120) > 3200).astype(int),
-        }
-    )
+    more = {"race": rng.choice(["Asian", "Black", "White"], 120), "debt": rng.normal(0, 1, 120)}
+    return pa.Table.from_pandas(earners(120).assign(**more, weight=rng.integers(1, 4, 120).astype(float)))
 
 
 @pytest.fixture(scope="module")
 def model(table: pa.Table) -> DecisionTreeClassifier:
     frame = table.to_pandas()
-    return DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[COLUMNS], frame["approved"])
+    return DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[COLUMNS], frame["paid"])
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

@@ -1,14 +1,11 @@
 """Batches give everyone the score they would have with everyone else beside them."""
 
-import json
 import pickle
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from torch import nn
 
 from fairfox.benchmark.worlds import LENDING
 from fairfox.errors import ColumnError, DataError, OptionError
@@ -17,15 +14,7 @@ from fairfox.fairtests.storage import save_test, to_bytes
 from fairfox.gradients.jacobian import WIDE_STEP, default_step, suited_step
 from fairfox.pipeline import score
 from fairfox.report.files import scores_table
-from fairfox.streaming.batches import (
-    BATCH_ROWS,
-    GPU_ROWS,
-    BatchScorer,
-    PopulationConstants,
-    job_for,
-    prepare_job,
-    scorer_for,
-)
+from fairfox.streaming.batches import BatchScorer, job_for, prepare_job, scorer_for
 from fairfox.streaming.sources import ModelSource
 from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, job_of, lending
 from tests.support import fitted_on
@@ -62,15 +51,6 @@ def test_a_black_box_is_asked_at_the_same_step_in_every_batch(test: str, tmp_pat
         assert_same_columns(in_batches(BatchScorer(job), people, rows), expected)
 
 
-def test_models_with_gradients_and_tests_that_ask_for_none_have_no_step(tmp_path: Path):
-    rank = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2)
-    assert job_of(rank, PEOPLE, tmp_path).constants.step is None
-    faux = fitted_on(lending(100, seed=0), protected="sex", columns=COLUMNS, refits=2, test="faux")
-    net = nn.Linear(len(COLUMNS), 1)
-    source = ModelSource("net", pickled=pickle.dumps(net))
-    assert prepare_job((faux, to_bytes(faux)), source, PEOPLE, options={"returns": "value"}).constants.step is None
-
-
 @pytest.mark.parametrize(
     "kind",
     [pa.decimal128(21, 2), pa.timestamp("us", tz="Europe/Vienna"), pa.binary(4), pa.large_string(), pa.int16()],
@@ -103,15 +83,6 @@ def test_dictionaries_and_a_column_that_misses_values_only_in_later_batches_are_
     assert_same_columns(found, scores_table(at_once(fitted, PEOPLE, tmp_path)))
 
 
-def test_population_constants_survive_json(tmp_path: Path):
-    fitted = fitted_on(
-        lending(100, seed=0), protected=["sex", "tenure_years"], columns=COLUMNS, refits=2, test="rank/a"
-    )
-    constants = job_of(fitted, PEOPLE, tmp_path).constants
-    assert len(constants.common) == 3  # of the worst case and of two variables
-    assert PopulationConstants.from_json(json.loads(json.dumps(asdict(constants)))) == constants
-
-
 def test_a_scorer_is_made_once_for_the_same_job(tmp_path: Path):
     fitted = fitted_on(LENDING.sample(60, seed=0).table, protected="sex", columns=COLUMNS, refits=2)
     job, again, other = (job_of(fitted, PEOPLE, tmp_path, **options) for options in ({}, {}, {"delta": 0.2}))
@@ -133,37 +104,10 @@ def test_a_batch_that_lacks_a_column_is_refused(tmp_path: Path):
             scorer.score(people.drop_columns([name]).to_batches()[0])
 
 
-def test_a_gpu_takes_as_many_people_as_fit(tmp_path: Path):
-    people = lending(100)
-    fitted = fitted_on(people, protected="sex", columns=COLUMNS, refits=1)
-    scorer = BatchScorer(job_of(fitted, people, tmp_path))
-    assert scorer.batch_rows == BATCH_ROWS
-    scorer.device = "cuda"
-    assert scorer.batch_rows == GPU_ROWS
-    scorer.encoding = SimpleNamespace(width=1000)
-    assert scorer.batch_rows == 2**30 // 16_000
-    scorer.encoding = SimpleNamespace(width=10**6)
-    assert scorer.batch_rows == BATCH_ROWS
-
-
-def predict_half(table):
-    return [0.5] * len(table)
-
-
 def test_only_columns_that_count_are_read(tmp_path: Path):
     given = {"columns": COLUMNS, "refits": 1}
     fitted = fitted_on(lending(60), protected=["sex", "tenure_years<5"], label="approved", id="name", **given)
     assert fitted.encoding.needed == ("income", "debt_ratio", "sex", "tenure_years", "approved", "name")
-
-
-def test_the_example_has_somebody_for_every_column_that_misses_values(tmp_path: Path):
-    people = lending(200)
-    holes = pa.array([None if n == 150 else text for n, text in enumerate(people["sex"].to_pylist())])
-    people = people.set_column(people.column_names.index("sex"), "sex", holes)
-    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
-    example = BatchScorer(job_of(fitted, people, tmp_path)).example
-    assert len(example) == 51
-    assert example["sex"].to_pylist()[-1] is None
 
 
 def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
@@ -182,19 +126,3 @@ def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
     with pytest.raises(OptionError, match="fdr is no option for streams; give positive, output, returns, kind"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})
-
-
-def test_a_model_comes_as_a_name_a_path_or_an_object(tmp_path: Path):
-    fitted = fitted_on(lending(60), protected="sex", columns=COLUMNS, refits=1)
-    (tmp_path / "model.py").write_text(MODEL)
-    name = str(tmp_path / "model.py:predict")
-    given = {"dumps": pickle.dumps, "delta": 0.3, "trust": True}
-    named, path, object_ = (
-        job_for(fitted, model, lambda columns: lending(20).select(columns), **given)
-        for model in (name, Path(name), predict_half)
-    )
-    assert named == path
-    assert named.model.content == MODEL.encode()  # it goes with the job
-    assert named.model.trust
-    assert named.constants.delta == 0.3
-    assert object_.model == ModelSource("function", pickled=pickle.dumps(predict_half))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
 from fairfox.errors import ColumnError, DataError, FileError, ModelError, OptionError
@@ -26,10 +26,20 @@ from fairfox.streaming.batches import BatchScorer, prepare_job
 from fairfox.streaming.files import Manifest, only_run_in, read_manifest, score_files
 from fairfox.streaming.sources import RowGroups, TableFile, must_stream
 from tests.schemas import assert_valid_summary
-from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, lending, make_world, model_of, scores_of
+from tests.streaming.world import (
+    COLUMNS,
+    MODEL,
+    assert_same_columns,
+    at_once,
+    lending,
+    make_world,
+    model_of,
+    score_here,
+    scores_of,
+)
 from tests.support import fitted_on
 
-pytestmark = pytest.mark.brief
+pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
 SLOW = MODEL.replace("    return", "    import time; time.sleep(0.05)\n    return")
 
@@ -47,8 +57,7 @@ def folder(world: Path, tmp_path: Path) -> Path:
 
 
 def run(folder: Path, out: str = "out", **options: Any) -> dict[str, Any]:
-    given = {"workers": 1, "part_rows": 200, **options}
-    score_files(folder / "test.fox", model_of(folder), [str(folder / "in")], folder / out, **given)
+    score_here(folder, out, **{"part_rows": 200, **options})
     return assert_valid_summary((folder / out / "summary.json").read_text())
 
 
@@ -315,24 +324,8 @@ def test_two_runs_do_not_write_to_one_folder(folder: Path):
         run(folder)
     assert list((folder / "out").iterdir()) == []
     assert run(folder)["counts"]["people"] == 1000
-    written = [
-        "junit.xml",
-        "manifest.json",
-        "report.html",
-        "report.json",
-        "scores.parquet",
-        "summary.json",
-        "summary.md",
-    ]
-    assert sorted(path.name for path in (folder / "out").iterdir()) == written
-
-
-def test_a_table_that_was_cut_off_since_is_named_as_damaged(folder: Path):
-    run(folder)
-    path = folder / "in/b.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(FileError, match=r"now damaged: .*b.parquet' cannot be read and may be damaged.*--overwrite"):
-        run(folder)
+    names = ("junit.xml", "report.html", "report.json", "scores.parquet", "summary.json", "summary.md")
+    assert {path.name for path in (folder / "out").iterdir()} == {*names, "manifest.json"}
 
 
 def test_what_is_wrong_with_everything_shows_before_anything_is_written(folder: Path):
@@ -417,22 +410,16 @@ def test_a_manifest_is_read_as_it_was_written_and_damage_is_named(tmp_path: Path
     assert read_manifest(tmp_path) is None
     manifest = Manifest({"delta": 0.1}, {"people": 3}).planned([PART], tmp_path, {})
     manifest.write(tmp_path)
-    entry = {"name": "part-00000.parquet", "file": "/in/a.parquet", "size": 9, "stamp": "7", "first_row": 100}
-    assert manifest.parts == ({**entry, "rows": 50, "sha256": "", "row_groups": [2, 4]},)
     assert read_manifest(tmp_path) == manifest
     path = tmp_path / "manifest.json"
     fields = json.loads(path.read_text())
     for change, message in (
         ({"format": 99}, "was written by another version of fairfox"),
-        ({"parts": [entry]}, r"is damaged \(KeyError\); choose another folder, or start over"),
+        ({"parts": [{"name": "part-00000.parquet"}]}, r"is damaged \(KeyError\); choose another folder, or start over"),
     ):
         path.write_text(json.dumps(fields | change))
         with pytest.raises(FileError, match=rf"manifest.json' {message}"):
             read_manifest(tmp_path)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(FileError, match=r"manifest.json' cannot be read \(Is a directory\); choose another folder"):
-        read_manifest(tmp_path)
 
 
 def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -455,22 +442,20 @@ def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch
 
 
 def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    people = lending(1000)
-    given = ["audit", f"{folder}/model.py:predict", "-c", "sex", "--columns", ",".join(COLUMNS), "--refits", "2"]
-    done = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    monkeypatch.setattr("os.cpu_count", lambda: 1)  # one process
+
+    def stream(*more: str) -> Result:
+        given = ["-c", "sex", "--columns", ",".join(COLUMNS), "--refits", "2", "--out", f"{folder}/stream", *more]
+        return CliRunner().invoke(cli, ["audit", f"{folder}/model.py:predict", f"{folder}/in", *given])
+
+    done, people = stream(), lending(1000)
     assert done.exit_code in (0, 1, 3), done.stderr
     word = {0: "passes", 1: "fails", 3: "cannot tell"}[done.exit_code]
     fields = assert_valid_summary((folder / "stream/summary.json").read_text())
     assert (fields["counts"]["people"], fields["verdict"]["word"]) == (1000, word)
     assert fields["settings"]["reference_rows"] == 1000
-    audited = audit(
-        load_model(str(folder / "model.py:predict")),
-        people,
-        protected="sex",
-        columns=COLUMNS,
-        reference=people,
-        options={"refits": 2},
-    ).record
+    given = {"protected": "sex", "columns": COLUMNS, "options": {"refits": 2}}
+    audited = audit(load_model(str(folder / "model.py:predict")), people, reference=people, **given).record
     assert scores_of(folder / "stream")["score"].to_pylist() == pytest.approx(audited.scores.tolist(), abs=1e-6)
     compared = CliRunner().invoke(cli, ["compare", f"{folder}/stream", f"{folder}/stream"])
     assert (compared.exit_code, "holds the parts of a stream" in compared.stderr) == (2, True)
@@ -480,11 +465,9 @@ def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path,
     assert must_stream(str(folder / "in/a.parquet"))
     part = folder / "stream/scores.parquet/part-00000.parquet"
     before = part.stat().st_mtime_ns
-    again = CliRunner().invoke(cli, [*given[:2], f"{folder}/in", *given[2:], "--out", f"{folder}/stream"])
+    again = stream()
     assert (again.exit_code, part.stat().st_mtime_ns) == (done.exit_code, before)
-    other = CliRunner().invoke(
-        cli, [*given[:2], f"{folder}/in", *given[2:], "--delta", "0.2", "--out", f"{folder}/stream"]
-    )
+    other = stream("--delta", "0.2")
     assert json.loads((folder / "stream/summary.json").read_text())["delta"] == 0.2, other.stderr  # it began anew
     assert part.stat().st_mtime_ns > before
 

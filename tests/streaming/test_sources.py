@@ -24,7 +24,6 @@ from fairfox.streaming.sources import (
     read_batches,
     read_pilot,
     split_tables,
-    spread_order,
 )
 from tests.streaming.world import MODEL
 
@@ -190,11 +189,6 @@ def test_a_pilot_leaves_out_files_that_do_not_fit_and_names_one_where_none_does(
     assert read_pilot(runs, ["n"], 1, no_13)["n"].to_pylist() in ([0], [1])
     with pytest.raises(DataError, match=r"c.parquet': 13 is no number"):
         read_pilot(runs[2:3], ["n"], 100, no_13)
-
-
-@given(st.integers(min_value=0, max_value=40))
-def test_an_order_that_is_spread_has_every_place_once(count: int):
-    assert sorted(spread_order(count)) == list(range(count))
 
 
 @pytest.mark.parametrize(

@@ -84,15 +84,11 @@ def test_what_a_verdict_needs_is_counted_for_everyone_and_each_group():
         mean=pytest.approx(0.11),
         share=0.5,
     )
-    women, men = sex.counted["sex=f"], sex.counted["sex=m"]
-    assert (women.judged, women.significant, women.possible, women.share_significant, women.equal) == (
-        2,
-        2,
-        2,
-        1.0,
-        2.0,
+    women, men = (
+        (each.judged, each.significant, each.possible, each.share_significant, each.equal)
+        for each in (sex.counted["sex=f"], sex.counted["sex=m"])
     )
-    assert (men.judged, men.significant, men.possible, men.share_significant, men.equal) == (1, 0, 0, 0.0, 1.0)
+    assert (women, men) == ((2, 2, 2, 1.0, 2.0), (1, 0, 0, 0.0, 1.0))
 
 
 def test_a_list_from_a_histogram_is_within_its_bounds_of_the_exact_one_however_people_are_put_into_batches():

@@ -31,7 +31,6 @@ def test_quick_measures_training_and_the_scores_of_each_target(bench, quick):
         ("scores, 16 x 2", 60, True),
     ]
     for r in scores:
-        assert r["holds"] is None  # no bar counts at these sizes
         assert all(part in r["of"] for part in PARTS)
         assert r["ratio"] > 1
     assert "600 people of two groups" in bench.BENCHMARK.table(quick)
@@ -53,11 +52,3 @@ def test_the_steps_of_scoring_are_done_for_every_fold_with_all_refits(bench):
         assert [one.refits.shape for one in found] == [(len(each), 5) for each in here]
     assert {fold.test.tests["move-direct"].map.steps for fold in watched.folds} == {2}
     assert set(scoring.once()) == set(PARTS)
-
-
-def test_the_features_tell_the_group_but_not_everyones(bench):
-    from sklearn.linear_model import LogisticRegression
-
-    x, c = bench.population(6000, 50)
-    told = LogisticRegression().fit(x[:4000], c[:4000]).score(x[4000:], c[4000:])
-    assert 0.7 < told < 0.95

@@ -9,6 +9,5 @@ def test_quick_measures_every_test(bench, quick):
         assert r["bar"] == 12
         assert r["at_most"] is True
         assert r["ratio"] > 0
-        assert r["holds"] is None  # no bar counts at these sizes
     assert "| rank, 4 classes | two groups | ≤ 12 |" in bench.BENCHMARK.table(quick)
     assert "\n400 people, 4 numeric columns and 1 categorical of 3 levels;" in bench.BENCHMARK.table(quick)

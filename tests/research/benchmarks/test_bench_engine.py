@@ -9,20 +9,11 @@ BENCH = "bench_engine"
 
 def test_quick_measures_every_ratio(quick):
     assert [r["name"] for r in quick["ratios"]] == [
-        "gradient tests (12, 8, 2)",
-        "gradient tests (20, 8, 2)",
-        "integrated gradients, depth 1",
-        "integrated gradients, depth 2",
-        "auditor",
-        "solve",
-        "direction",
-        "training",
+        *("gradient tests (12, 8, 2)", "gradient tests (20, 8, 2)"),
+        *("integrated gradients, depth 1", "integrated gradients, depth 2"),
+        *("auditor", "solve", "direction", "training"),
     ]
-    for r in quick["ratios"]:
-        assert r["ratio"] > 0
-        assert r["seconds_of"] > 0
-        assert r["seconds_over"] > 0
-        assert r["holds"] is None  # no bar counts at these sizes
+    assert all(r["ratio"] > 0 and r["seconds_of"] > 0 and r["seconds_over"] > 0 for r in quick["ratios"])
 
 
 def test_the_reference_of_integrated_gradients_by_hand(bench):

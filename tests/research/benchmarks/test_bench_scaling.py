@@ -8,9 +8,6 @@ BENCH = "bench_scaling"
 def test_quick_measures_a_slope_along_every_axis(quick):
     assert [r["name"] for r in quick["ratios"]] == ["N", "D", "width", "K", "M"]
     for r in quick["ratios"]:
-        assert r["seconds_of"] > 0
-        assert r["seconds_over"] > 0
-        assert r["holds"] is None
         small, large = r["details"]["points"]
         assert small["size"] < large["size"]
         assert (r["seconds_over"], r["seconds_of"]) == (small["seconds"], large["seconds"])

@@ -9,12 +9,7 @@ BENCH = "bench_score"
 def test_quick_measures_every_ratio(quick):
     assert [r["name"] for r in quick["ratios"]] == ["gradient tests", "row by row", "rank on trees", "training"]
     assert [r["bar"] for r in quick["ratios"]] == [6.5, 150, 2.3, 1.0]
-    for r in quick["ratios"]:
-        assert r["ratio"] > 0
-        assert r["fastest"] > 0
-        assert r["seconds_of"] > 0
-        assert r["seconds_over"] > 0
-        assert r["holds"] is None  # no bar counts at these sizes
+    assert all(r["ratio"] > 0 and r["seconds_of"] > 0 and r["seconds_over"] > 0 for r in quick["ratios"])
 
 
 def test_algorithm_1_by_hand(bench):

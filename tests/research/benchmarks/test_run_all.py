@@ -7,14 +7,6 @@ import pytest
 BENCH = "run_all"
 
 
-def test_one_file_holds_what_each_script_found(bench, tmp_path):
-    found = bench.collect(tmp_path / "bench.json")
-    assert json.loads((tmp_path / "bench.json").read_text(encoding="utf-8")) == found
-    assert {"bench_score", "bench_peers", "bench_classes"} <= set(found)
-    for name, one in found.items():
-        assert one == json.loads(bench.benchmarks()[name].results.read_text(encoding="utf-8"))
-
-
 def test_pages_show_the_numbers_of_the_results(bench):
     for name, one in bench.benchmarks().items():
         shown = one.readme.read_text(encoding="utf-8").split(one.marks[0])[1].split(one.marks[1])[0].strip()
@@ -53,10 +45,6 @@ def test_the_one_file_is_small_and_says_how_everything_was_measured(bench, tmp_p
         assert {"seed", "settings", "machine", "versions", "seconds", "ratios"} <= set(one)
         assert one["quick"] is False
         assert {"cpu", "cores", "threads", "load"} <= set(one["machine"])
-
-
-def test_every_script_of_the_folder_is_known(bench):
-    assert {"bench_audit", "bench_engine", "bench_scaling", "bench_score"} <= set(bench.benchmarks())
 
 
 def test_a_quick_run_of_one_script_writes_nothing(bench, monkeypatch, tmp_path):

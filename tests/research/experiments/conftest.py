@@ -11,9 +11,6 @@ import torch
 from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
 
-BACKACHE = DATASETS["backache"].files[0]
-MAGIC = DATASETS["magic"].files[0]
-
 FOLDER = Path(__file__).parents[3] / "experiments"
 
 
@@ -42,7 +39,18 @@ def quick_run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pmlb():
+def need():
+    """Skip where one of the tables is not on this machine."""
+
+    def check(*names):
+        lacking = [name for name in names if any(find_file(file) is None for file in DATASETS[name].files)]
+        if lacking:
+            pytest.skip(f"{', '.join(lacking)}: not on this machine; FAIRFOX_DATA names the folder of real data sets")
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def pmlb(need):
     """Skip where two of the paper's tables are not on this machine."""
-    if any(find_file(source) is None for source in (MAGIC, BACKACHE)):
-        pytest.skip("PMLB tables are missing; FAIRFOX_DATA names the folder with the real data sets")
+    need("magic", "backache")

@@ -68,18 +68,6 @@ def test_rank_is_right_about_the_additive_world_and_says_almost_nothing_where_no
     assert none["mean"][0] > 0
 
 
-def test_the_full_run_has_all_worlds_and_two_draws(experiment):
-    plan = experiment.FULL
-    assert len(plan.worlds) == 8 + 4 + 6 + 10 * 3  # settings, at bias 0.25, with wdbc, causal at three levels
-    jobs = experiment.jobs(plan, 0)
-    assert len(jobs) == len(plan.worlds) * 2 * 3  # draws, batches
-    assert len({job.key for job in jobs}) == len(jobs)
-    settings = [w.name for w in plan.worlds if w.family == "settings" and w.bias > 0.25]
-    assert sorted(settings) == [f"Synthetic-{n}" for n in range(1, 9)]
-    assert {plan.draw(plan.worlds[0], number, 0).target.width for number in range(2)} == {32, 64}
-    assert {w.family for w in plan.worlds} == {"settings", "wdbc", "additive", "mixed", "difficult"}
-
-
 def ground_of_three_classes(experiment):
     """Return a ground whose targets are fixed rules of the world with three classes."""
     drawn = draw_people(WORLDS["three classes"].at(1.0), 600, 200, seed=1)
@@ -126,34 +114,3 @@ def test_summaries_are_means_over_worlds_and_errors_over_draws(reports):
     assert own["worlds"] == 2
     assert found["all"]["ap"] == pytest.approx((0.9 + 0.6 + 0.4) / 3)
     assert found["all"]["rho_worst"] == pytest.approx(0.2)
-
-
-def whole():
-    """Return a run in which the default keeps every bar."""
-    worlds = [*((f"Synthetic-{n}", "settings") for n in range(1, 9)), ("w", "wdbc"), ("a", "additive")]
-    worlds += [("m", "mixed"), ("d", "difficult")]
-    of = {
-        "rank": ([0.9] * 2, [0.98] * 2),
-        "rank/a": ([0.98] * 2, [0.98] * 2),
-        "faux+ng": ([0.8] * 2, [0.1] * 2),
-        "lic": ([0.981] * 2, [0.4] * 2),
-    }
-    return [
-        line(world, family, bias, method, *numbers)
-        for world, family in worlds
-        for bias in (0.25, 1.0)
-        for method, numbers in of.items()
-    ]
-
-
-def failing(reports, entries):
-    return [bar["bar"] for bar in reports.report(entries, full=True)["bars"] if not bar["holds"]]
-
-
-def test_bars_hold_where_the_numbers_are_good(reports):
-    found = reports.report(whole(), full=True)
-    assert len(found["bars"]) == 12
-    assert failing(reports, whole()) == []
-    assert reports.report(whole(), full=False)["bars"] == []
-    without = [one for one in whole() if one["method"] != "faux+ng"]
-    assert reports.report(without, full=True)["bars"] == []

@@ -1,18 +1,11 @@
 """Checks of FlipTest's generator against how good the test is."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
-from fairfox.data.catalog import DATASETS
-from fairfox.data.files import find_file
 from fairfox.maps.gan import GanSettings
-
-BACKACHE = DATASETS["backache"].files[0]
-MAGIC = DATASETS["magic"].files[0]
 
 EXPERIMENT = "gan_metrics"
 
@@ -30,9 +23,7 @@ def found():
     return {f"gan-{i}": one for i, one in enumerate(trials)}
 
 
-def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypatch):
-    if find_file(MAGIC) is None or find_file(BACKACHE) is None:
-        pytest.skip("the PMLB tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, quick_run, pmlb, tmp_path, monkeypatch):
     drawn = [GanSettings(steps=20), GanSettings(steps=30, weight=1e-2, width=8, depth=1, batch=16, n_critic=1)]
     monkeypatch.setattr(experiment, "configurations", lambda plan, seed: drawn)
     rows, sources = (
@@ -40,11 +31,7 @@ def test_a_broken_pipeline_is_told_by_a_tiny_run(experiment, tmp_path, monkeypat
         replace(experiment.QUICK.table.sources, rows=800, steps=150, pairs=300),
     )
     tiny = replace(experiment.QUICK, trials=2, table=replace(experiment.QUICK.table, rows=rows, sources=sources))
-    out, before = tmp_path / "gan_metrics.json", torch.random.get_rng_state()
-    own = replace(experiment.EXPERIMENT, quick=tiny)
-    assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    assert torch.equal(torch.random.get_rng_state(), before)
-    found = json.loads(out.read_text(encoding="utf-8"))
+    found = quick_run(replace(experiment.EXPERIMENT, quick=tiny), out=tmp_path / "gan_metrics.json")
     assert [one["weight"] for one in found["trials"]] == [1e-4, 1e-2]
     for one in found["trials"]:
         assert 0 < one["ks"] < 1

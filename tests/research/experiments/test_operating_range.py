@@ -77,14 +77,3 @@ def test_claims_are_judged_by_means_and_slopes_and_their_errors(experiment):
     assert chance["verdict"] == "faux refuted, faux+ng refuted, faux+ig confirmed"
     assert integrated["value"] == {"faux+ig": "0.333 ± 0.000"}  # 0.01 for each 0.03 of accuracy
     assert experiment.claims(cells[:8], cells[:8]) == []
-
-
-def test_the_full_range_is_every_pair_fusion_and_bias_with_networks_of_random_size(experiment):
-    jobs = experiment.jobs(experiment.FULL, 0)
-    assert len({job.key for job in jobs}) == 4 * 3 * 2 * 4  # c, another y, fusions, biases
-    shapes = [shape for job in jobs for shape in job.arguments[1:3]]
-    assert {shape.depth for shape in shapes} == {1, 2, 3, 4}
-    assert min(shape.width for shape in shapes) < 16
-    assert max(shape.width for shape in shapes) > 120
-    assert all(8 <= shape.width <= 128 for shape in shapes)
-    assert [job.key for job in jobs] == [job.key for job in experiment.jobs(experiment.FULL, 0)]

@@ -17,23 +17,8 @@ ABOUT = {
 
 
 def entry(setting, test, auxiliary, ap, std=0.01):
-    numbers = {"ap_mean": ap, "ap_std": std, "ap_draws": [ap - std, ap + std], "prevalence": 0.45, "fair": 0.5}
-    numbers |= {"rho_mean": -ap, "rho_std": std, "rho_draws": [-ap, -ap]}
+    numbers = {"ap_mean": ap, "ap_std": std, "ap_draws": [ap - std, ap + std]}
     return {"setting": setting, "test": test, "auxiliary": auxiliary, **numbers}
-
-
-def trial(name):
-    target = {
-        "unfair": {"balanced_accuracy": 0.6, "mean_ifs": 0.1},
-        "fair": {"balanced_accuracy": 0.5, "mean_ifs": 0.0},
-    }
-    draws = [{"64x2": target | {"threshold": threshold}} for threshold in (0.0002, 0.0004)]
-    return {
-        **{"name": name, "c": "magic", "y": "backache", "fusion": "outer", "bias": 0.5, "draws": draws},
-        **{"prevalence": 0.48, "fair_over_unfair": {"rank": 1.25, "rank given y": 0.125}},
-        "auxiliaries": {"plain": 0.8, "disentangled": 0.9, "balanced": 0.85},
-        "fliptest": [{"ks": 0.3, "ks_unmapped": 0.1, "ks_chance": 0.02, "mse": 2.0, "mse_real": 1.0, "device": "cuda"}],
-    }
 
 
 @pytest.fixture
@@ -44,9 +29,8 @@ def found():
         results += [entry(name, "faux", "disentangled", ap + 0.1, ap / 10), entry(name, "faux", "plain", ap)]
     return ABOUT | {
         "results": results,
-        "trials": [trial(name) for name in names],
+        "trials": [{"name": name} for name in names],
         "paper": {"faux": dict(zip(names, (0.332, 0.998), strict=True))},
-        "generators": [{"magic-backache": {"magic": {"model_score": score, "spread": 0.8}}} for score in (0.97, 0.98)],
         "bars": [{"bar": "low", "value": {"x": {"ours": 0.12345, "paper": 0.5}, "y": [1, 0.25]}, "holds": False}],
     }
 
@@ -80,19 +64,6 @@ def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(report, found):
         "| `faux` | *the paper* | *0.332* | *0.998* | *0.665* |  |  |",
         "| `lic` |  | 0.900 | 0.900 | 0.900 | 0.000 | 0.000 |",
     ]
-
-
-def test_every_part_of_the_page_is_made_of_the_results(report, found):
-    shown = {name: section(found) for name, section in report.SECTIONS.items()}
-    assert shown["summary"].splitlines()[2] == "| `lic` |  | 0.900 ± 0.000 | 0.900 | -0.900 | 0.500 |"
-    assert (
-        shown["settings"]
-        .splitlines()[2]
-        .startswith("| Synthetic-1 | magic | backache | outer | 0.5 | 0.480 | 0.0003 |")
-    )
-    assert shown["generators"].splitlines()[2] == "| magic | 0.970, 0.980 | 0.80, 0.80 | 0.987 |"
-    assert "In 2 of 2 settings FlipTest fails its own check" in shown["fliptest"]
-    assert shown["bars"].endswith("| low | x 0.1235 (the paper 0.5); y 1, 0.25 | **no** |")
 
 
 def test_another_experiment_is_shown_in_its_own_words_with_its_picture(experiment, tmp_path):

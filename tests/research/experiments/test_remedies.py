@@ -4,16 +4,12 @@ from math import inf
 
 import pytest
 
-from fairfox.data.catalog import DATASETS
-from fairfox.data.files import find_file
-
 EXPERIMENT = "remedies"
 
 
 @pytest.fixture(scope="module")
-def quick(experiment, quick_run):
-    if any(find_file(file) is None for file in (*DATASETS["adult"].files, *DATASETS["german"].files)):
-        pytest.skip("the tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+def quick(experiment, quick_run, need):
+    need("adult", "german")
     return quick_run(experiment.EXPERIMENT)
 
 

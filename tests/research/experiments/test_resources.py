@@ -1,6 +1,5 @@
 """What fAux and FlipTest need on real tables."""
 
-import json
 import sys
 from dataclasses import replace
 
@@ -45,15 +44,11 @@ def people():
     return Dataset.from_arrays(x, c=(x[:, 0] > 0).float(), y=(x[:, 1] > 0).float())
 
 
-def test_a_small_run_measures_everything_and_says_what_was_not_run(experiment, tmp_path, people, monkeypatch):
+def test_a_small_run_measures_everything_and_says_what_was_not_run(experiment, quick_run, people, monkeypatch):
     monkeypatch.setattr(experiment, "lacking", lambda tables: {"chicago": experiment.NOT_RUN})
     monkeypatch.setitem(sys.modules["real_data"].TABLES, "bank", lambda: people)
-    out, before = tmp_path / "resources.json", torch.random.get_rng_state()
     tiny = replace(experiment.QUICK, gan=GanSettings(steps=20))
-    own = replace(experiment.EXPERIMENT, quick=tiny)
-    assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    assert torch.equal(torch.random.get_rng_state(), before)
-    sections = json.loads(out.read_text(encoding="utf-8"))
+    sections = quick_run(replace(experiment.EXPERIMENT, quick=tiny))
     assert sections["not_run"] == {"chicago": "not run: file not available"}
     (bank,) = sections["results"]
     assert (bank["columns"], bank["fitting_rows"], bank["scored_rows"]) == (101, 400, 100)

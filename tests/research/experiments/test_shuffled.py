@@ -1,23 +1,11 @@
 """Shuffled protected columns of raw tables: nobody is to be flagged."""
 
-import json
-
-import pytest
-
-from fairfox.data.catalog import DATASETS
-from fairfox.data.files import find_file
-
-GERMAN = DATASETS["german"].files
-
 EXPERIMENT = "shuffled"
 
 
-def test_people_are_audited_for_groups_that_mean_nothing(experiment, tmp_path):
-    if find_file(GERMAN[0]) is None:
-        pytest.skip("the table is not on this machine; FAIRFOX_DATA names the folder with the real data sets")
-    out = tmp_path / "shuffled.json"
-    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
+def test_people_are_audited_for_groups_that_mean_nothing(experiment, quick_run, need):
+    need("german")
+    found = quick_run(experiment.EXPERIMENT)
     assert [one["shuffle"] for one in found["results"]] == [0, 1]
     for one in found["results"]:
         assert one["people"] == 80

@@ -1,6 +1,5 @@
 """How well reports of the features that give c away agree with mutual information."""
 
-import json
 import sys
 from functools import cache
 from math import log
@@ -11,18 +10,13 @@ import torch
 
 from fairfox.auxiliary.model import FixedAuxiliary
 from fairfox.auxiliary.quality import proxy_strength
-from fairfox.data.catalog import DATASETS
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.datasets import load_adult
-from fairfox.data.files import find_file
 from fairfox.maps.protocol import Mapped
-
-ADULT = DATASETS["adult"].files
 
 EXPERIMENT = "transparency"
 FEATURES = (Feature("income", "continuous", 0, 1), Feature("job", "categorical", 1, 4, levels=("a", "b", "c")))
 WITH_AGE = (*FEATURES, Feature("age", "continuous", 4, 5))
-TRUTH = {"paper": [2.0, 1.0, 0.0], "own": [0.0, 1.0, 2.0]}
 
 
 class CallableOnRows:
@@ -73,23 +67,16 @@ def test_displacements_of_levels_are_summed_or_averaged_over_those_who_could_be_
     assert found["mean"] == pytest.approx([1.0, 0.4])
 
 
-def test_a_small_run_reports_every_method_and_says_what_was_not_run(experiment, tmp_path, capsys, monkeypatch):
-    if any(find_file(file) is None for file in ADULT):
-        pytest.skip("Adult is not on this machine; FAIRFOX_DATA names the folder with the real data sets")
+def test_a_small_run_reports_every_method_and_says_what_was_not_run(
+    experiment, quick_run, need, tmp_path, capsys, monkeypatch
+):
+    need("adult")
     monkeypatch.setitem(sys.modules["real_data"].TABLES, "adult", cache(load_adult))  # each job reads it again
-    out, before = tmp_path / "transparency.json", torch.random.get_rng_state()
-    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    assert torch.equal(torch.random.get_rng_state(), before)
-    found = json.loads(out.read_text(encoding="utf-8"))
+    found = quick_run(experiment.EXPERIMENT, out=tmp_path / "transparency.json")
     own = [one for one in found["results"] if one["table"] == "adult"]
     methods = {one["method"] for one in own}
-    assert methods >= {
-        *experiment.OWN,
-        "fliptest",
-        "group difference",
-        "group distance",
-        "faux (adversarial auxiliary)",
-    }
+    others = {"fliptest", "group difference", "group distance", "faux (adversarial auxiliary)"}
+    assert methods >= {*experiment.OWN, *others}
     assert len(own) == len({(one["method"], one["aggregation"]) for one in own})
     assert all(0 < one[f"ndcg_{truth}_mean"] <= 1 for one in own for truth in experiment.TRUTHS)
     assert {one["retrainings"] for one in own if one["method"] in experiment.FAMILY} == {2}

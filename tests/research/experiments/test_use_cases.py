@@ -1,24 +1,11 @@
 """The paper's two use cases as the examples tell them."""
 
-import json
-
-import pytest
-
-from fairfox.data.catalog import DATASETS
-from fairfox.data.files import find_file
-
-COMPAS = DATASETS["compas"].files
-GERMAN = DATASETS["german"].files
-
 EXPERIMENT = "use_cases"
 
 
-def test_both_cases_are_told_in_words_and_numbers(experiment, tmp_path):
-    if any(find_file(file) is None for file in (*COMPAS, *GERMAN)):
-        pytest.skip("the tables are not on this machine; FAIRFOX_DATA names the folder with the real data sets")
-    out = tmp_path / "cases.json"
-    assert experiment.EXPERIMENT.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    found = json.loads(out.read_text(encoding="utf-8"))
+def test_both_cases_are_told_in_words_and_numbers(experiment, quick_run, need):
+    need("compas", "german")
+    found = quick_run(experiment.EXPERIMENT)
     assert found["not_run"] == {}
     assert all(case["text"] in experiment.show(found) for case in found["cases"].values())
     policing, credit = (found["cases"][name]["found"] for name in ("policing", "credit"))
