@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 
@@ -22,13 +22,7 @@ def watch(peaks: dict[str, float]) -> None:
 
 def look(peaks: dict[str, float]) -> None:
     """Note the largest memory of every child so far; one that has ended keeps what it had."""
-    for child in _children():
-        try:
-            peaks[child] = max(peaks.get(child, 0.0), peak(child))
-        except OSError:  # it has just ended
-            continue
-
-
-def _children() -> Iterator[str]:
     for thread in Path("/proc/self/task").iterdir():
-        yield from (thread / "children").read_text().split()
+        with suppress(OSError):  # the thread or the child has just ended
+            for child in (thread / "children").read_text().split():
+                peaks[child] = max(peaks.get(child, 0.0), peak(child))
