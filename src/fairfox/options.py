@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from hashlib import sha256
@@ -234,12 +235,13 @@ class Number:
         if self.by_group and isinstance(value, Mapping):
             if not all(isinstance(group, str) for group in value):
                 raise OptionError(f"{name} is {value!r}; expected numbers by group, such as {{'sex=Female': 0.03}}")
-            return {group: self._checked(f"{name} of '{group or 'everyone'}'", own) for group, own in value.items()}
-        return self._checked(name, value)
+            return {group: self.required(f"{name} of '{group or 'everyone'}'", own) for group, own in value.items()}
+        return self.required(name, value)
 
-    def _checked(self, name: str, value: Any) -> float | int:
+    def required(self, name: str, value: Any) -> float | int:
+        """Return the number; None is refused."""
         right = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
-        if not right or not self.allows(float(value)):
+        if not right or not self.allows(value):
             meant = meant_share(value) if self.share else ""
             raise OptionError(f"{name} is {value!r}; expected {self.words}{meant}")
         return int(value) if self.whole else float(value)
@@ -248,7 +250,7 @@ class Number:
         """Return whether a number lies within the bounds."""
         above = number > self.low if self.low_open else number >= self.low
         below = number < self.high if self.high_open else number <= self.high
-        return math.isfinite(number) and above and below
+        return above and below and abs(number) <= sys.float_info.max
 
     @property
     def words(self) -> str:

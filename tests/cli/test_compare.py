@@ -46,6 +46,7 @@ def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
         (("-c", "sex"), ("model.py:score", "model.py:none"), "none"),
         (("-c", "race"), ("model.py:score", "model.py:gentle"), "race"),
         ((), ("model.py:score", "model.py:gentle"), "--protected"),
+        (("-c", "sex", "--test", "nosuch"), ("model.py:score", "missing.pkl"), "nosuch"),
         (
             ("-c", "sex", "--margin", "1"),
             ("model.py:score", "model.py:gentle"),

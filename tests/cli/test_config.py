@@ -121,9 +121,9 @@ def test_modules_and_urls_stay_as_they_are(folder: Path, model: str):
         ("refits = {a = 1}", "'refits' in .*; expected a text or a number"),
         ("set = 'a=1'", "has 'set', which is not an option. It is now settings."),
         ('id = "a\\nb"', r"'id' in .* is 'a\\nb', not printable"),
-        (
-            "trust-model = true",
-            "which a file may not set, for safety; remove it, and give --trust-model on the command",
+        *(
+            (f"{name} = {value}", f"which a file may not set, for safety; remove it, and give --{name} on the command")
+            for name, value in {"trust-model": "true", "auth-env": "'HOME'", "out": "'..'"}.items()
         ),
     ],
 )

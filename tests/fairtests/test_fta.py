@@ -111,5 +111,7 @@ def test_epsilon_and_order_are_checked():
         FTA(order=3)
     with pytest.raises(OptionError, match="steps is 0; expected a whole number of at least 1"):
         FTA(epsilon=1.0, steps=0)
+    with pytest.raises(OptionError, match="steps is None; expected a whole number of at least 1"):
+        FTA(epsilon=0.5, steps=None)
     with pytest.raises(OptionError, match="restarts is -1; expected a whole number of at least 0"):
         FTA(epsilon=1.0, restarts=-1)

@@ -43,6 +43,11 @@ def test_a_value_that_most_people_share_is_compared_by_how_many_have_it():
         assert two_samples(gain[:1000], gain[1000:], ones, ones) < 1e-4
 
 
+def test_a_number_that_is_the_same_for_everyone_does_not_differ_whatever_the_weights():
+    weights = np.random.default_rng(0).random((200, 2, 50))
+    assert all(two_samples(np.ones(50), np.ones(50), own, other) == 1 for own, other in weights)
+
+
 def test_categories_are_tested_as_scipy_does_and_rare_levels_count_together():
     second, codes = np.repeat([False, True], 100), np.tile([0] * 60 + [1] * 40, 2)
     codes[100:130] = 1  # 60 and 40 of the first group, 30 and 70 of the second

@@ -296,7 +296,15 @@ def test_urls_that_cannot_be_asked_are_refused_without_being_repeated(url: str, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("timeout", 0), ("timeout", np.nan), ("timeout", np.inf), ("retries", -1), ("max_calls", 0), ("pause", -1)],
+    [
+        ("timeout", 0),
+        ("timeout", np.nan),
+        ("timeout", np.inf),
+        ("retries", -1),
+        ("max_calls", 0),
+        ("pause", -1),
+        ("timeout", None),
+    ],
 )
 def test_numbers_that_make_no_sense_are_refused(name: str, value: Any):
     with pytest.raises(OptionError, match=f"{name} is {value}.*; expected"):

@@ -276,6 +276,7 @@ def test_warnings_are_logged_and_kept(caplog):
         ({"floor": -1.0}, "floor is -1.0"),
         ({"floor": None}, "floor is None"),
         ({"held_out": 1.0}, "held_out is 1.0"),
+        ({"merge_rare": 0.5}, "merge_rare is 0.5"),
         ({"label": None}, "label is None"),
         ({"protected": ()}, r"protected is \(\)"),
         ({"protected": 3}, "protected is 3"),

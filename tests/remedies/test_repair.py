@@ -127,13 +127,34 @@ def test_it_refuses_what_its_model_refuses(learnt, others, caplog):
     lenient = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
     lenient.fit(learnt[["job"]], learnt["label"])
     odd = others.assign(job=np.where(np.arange(len(others)) < 3, "pilot", others["job"]))
-    with pytest.raises(ModelError, match="unknown categories"):
+    with pytest.raises(ModelError, match=r"unknown categories \['pilot'\]"):
         fairfox.repair(strict, learnt, **ABOUT).predict(odd)
     out = fairfox.repair(lenient, learnt, **ABOUT).predict_proba(odd)
     assert "3 of 400 people have a category that the repair has not seen" in caplog.text
     assert out[:3] == pytest.approx(lenient.predict_proba(odd[["job"]])[:3])
     with pytest.raises(ColumnError, match="no column 'job'"):
         fairfox.repair(strict, learnt, **ABOUT).predict(others.drop(columns="job"))
+
+
+def test_a_category_that_the_model_knows_and_the_repair_does_not_keeps_its_prediction(learnt):
+    pilots = np.arange(len(learnt)) < 50
+    known = learnt.assign(job=np.where(pilots, "pilot", learnt["job"]))
+    strict = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(known[["job"]], known["label"])
+    fair = fairfox.repair(strict, known[~pilots], **ABOUT)
+    assert fair.predict_proba(known[pilots]) == pytest.approx(strict.predict_proba(known.loc[pilots, ["job"]]))
+
+
+def test_a_repaired_model_asks_its_model_once(learnt, others):
+    asked = []
+
+    def model(table):
+        asked.append(len(table))
+        return chance(table)
+
+    fair = fairfox.repair(model, learnt, **ABOUT)
+    asked.clear()
+    fair.predict_proba(others)
+    assert asked == [len(others)]
 
 
 def test_numbers_and_strengths_that_cannot_be_are_refused(learnt):

@@ -197,7 +197,7 @@ class World:
 
     def at(self, bias: float) -> World:
         """Return the world in which the effects of the carriers are multiplied by the bias."""
-        Number(0, 1).check("bias", bias)
+        Number(0, 1).required("bias", bias)
         carriers = self.carriers or self.protected
         variables = (
             replace(v, mechanism=_weakened(v.mechanism, carriers, bias)) if set(carriers) & set(v.parents) else v

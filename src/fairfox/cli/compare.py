@@ -25,7 +25,7 @@ from fairfox.cli.options import (
 )
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import FileError, OptionError
-from fairfox.options import DATA, RULE, split_names
+from fairfox.options import DATA, RULE, AuditOptions, split_names
 
 _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
@@ -117,6 +117,8 @@ def _compare_models(
     from fairfox.result import AuditResult
 
     given = given_options(values)
+    if "protected" in given:
+        AuditOptions(**given)  # a wrong option is named before any model is loaded
     people, rows = sampled(load_table(table), sample, seed=given["seed"])
     if is_url(a) or is_url(b):
         raise OptionError(

@@ -52,8 +52,8 @@ class FTA:
         if self.order not in ORDERS:
             raise OptionError(f"order is {self.order!r}; expected 1, 2 or inf")
         Number(0, low_open=True).check("epsilon", self.epsilon)
-        Number(1, whole=True).check("steps", self.steps)
-        Number(0, whole=True).check("restarts", self.restarts)
+        Number(1, whole=True).required("steps", self.steps)
+        Number(0, whole=True).required("restarts", self.restarts)
 
     def fit(self, data: Dataset) -> Self:
         """Return self: there is nothing to learn."""

@@ -44,7 +44,7 @@ class Unawareness:
     effect: Effect | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        Number(0).check("tolerance", self.tolerance)
+        Number(0).required("tolerance", self.tolerance)
 
     def fit(self, data: Dataset) -> Self:
         """Learn which values of the protected columns mean which group."""

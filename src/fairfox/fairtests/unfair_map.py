@@ -55,8 +55,8 @@ class UnfairMap:
 
     def __post_init__(self) -> None:
         for name in ("weight", "rate", "tolerated"):
-            Number(0, low_open=True).check(name, getattr(self, name))
-        Number(1, whole=True).check("steps", self.steps)
+            Number(0, low_open=True).required(name, getattr(self, name))
+        Number(1, whole=True).required("steps", self.steps)
         if self.weight * self.rate > 1:  # each step would overshoot the person it is to be pulled back to
             raise OptionError(
                 f"weight x rate is {self.weight * self.rate:g}, but the attack diverges above 1; give a smaller rate"

@@ -116,6 +116,8 @@ def two_samples(here: np.ndarray, there: np.ndarray, own: np.ndarray, other: np.
     order = np.concatenate([here, there])
     place = np.argsort(order, kind="stable")
     order, counts = order[place], np.concatenate([own, other])[place]
+    if order[0] == order[-1]:  # one value: rounding of weights is no difference
+        return 1.0
     second = place >= len(here)
     shares = (counts / own.sum()) * ~second, (counts / other.sum()) * second
     steps = (shares[0] - shares[1]).cumsum()

@@ -67,10 +67,11 @@ class Endpoint:
         output_name: str | None = None,
         pause: float = 0.5,
     ) -> None:
-        for name, least, value in (("batch_rows", 1, batch_rows), ("retries", 0, retries), ("max_calls", 1, max_calls)):
-            Number(least, whole=True).check(name, value)
-        Number(0, low_open=True).check("timeout", timeout)
-        Number(0).check("pause", pause)
+        Number(1, whole=True).required("batch_rows", batch_rows)
+        Number(0, whole=True).required("retries", retries)
+        Number(1, whole=True).check("max_calls", max_calls)
+        Number(0, low_open=True).required("timeout", timeout)
+        Number(0).required("pause", pause)
         self._client = JsonClient(url, timeout, retries, max_calls, auth_env, pause)
         self.batch_rows = batch_rows
         self.columns = None if columns is None else tuple(columns)

@@ -25,6 +25,7 @@ from fairfox.data.table import Level, Table, column, listed, load_table
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.protocol import Description, Output, class_index
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
+from fairfox.options import Number
 from fairfox.statistics.performance import performance
 
 _log = logging.getLogger("fairfox")
@@ -175,6 +176,7 @@ def train_fair(
         raise OptionError(f"floor is {floor!r}; expected a number of at least 0")
     if not 0 < held_out < 1:
         raise OptionError(f"held_out is {held_out!r}; expected a share of the rows above 0 and below 1")
+    Number(0, 0.5, low_open=True, high_open=True).check("merge_rare", merge_rare)
     options: dict[str, Any] = {"label": label, "protected": protected, "positive": positive, "weights": weights}
     options |= {"drop": drop, "categorical": categorical, "continuous": continuous}
     options |= {"merge_rare": merge_rare, "intersections": intersections}

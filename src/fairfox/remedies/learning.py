@@ -50,7 +50,6 @@ class _Compared(NamedTuple):
         )
 
 
-@one_thread()
 def fit_correction(
     test: FittedTest,
     model: TargetModel,
@@ -85,18 +84,39 @@ def fit_correction(
     learner = _Learner(fitting.own.shape[1], found.scale, seed).to(fitting.own.device)
     rows = (~last).nonzero()[:_REAL, 0].to(people.x.device)
     real = _Real.of(people[rows], here[rows], use_protected)
+    both = only is None and not test.options.given
+    if strength == 0 or not _train(
+        learner, fitting, rest, real, strength=strength, both=both, decay=_DECAY / len(people), generator=generator
+    ):
+        return found
+    net = learner.net.member(0).double().requires_grad_(False)
+    return replace(found, kept=float(learner.kept.detach()), net=net)
+
+
+@one_thread()
+def _train(
+    learner: _Learner,
+    fitting: _Compared,
+    rest: _Compared,
+    real: _Real,
+    *,
+    strength: float,
+    both: bool,
+    decay: float,
+    generator: torch.Generator,
+) -> bool:
+    """Return whether there was an effect for the learner to take away; `both` says whether the gap counts too."""
     with torch.no_grad():
         before = torch.stack([learner.change_and_effect(rest)[1], learner.gap(real)])
-    if strength == 0 or before[0] <= _NONE:
-        return found
+    if before[0] <= _NONE:
+        return False
     goals = (1 - _TAKEN * strength) * before
     goals[1] = torch.maximum(goals[1], real.by_chance(generator) / learner.spread)
     width = torch.minimum(goals, before - goals).clamp(min=_NONE)
-    both = only is None and not test.options.given
     weights = strength * torch.tensor([1.0, float(both)], device=goals.device)
     adam = torch.optim.AdamW(
         [
-            {"params": [*learner.net.parameters()], "weight_decay": _DECAY / len(people)},
+            {"params": [*learner.net.parameters()], "weight_decay": decay},
             {"params": [learner.kept], "weight_decay": 0.0},
         ],
         lr=_RATE,
@@ -121,8 +141,7 @@ def fit_correction(
             f"The repair takes away {taken:.0%} of the mean effect, and not {_TAKEN * strength:.0%} as it should; give "
             "more people to learn from."
         )
-    net = learner.net.member(0).double().requires_grad_(False)
-    return replace(found, kept=float(learner.kept.detach()), net=net)
+    return True
 
 
 class _Real(NamedTuple):
@@ -140,9 +159,10 @@ class _Real(NamedTuple):
             for k in range(1 if len(p.levels) == 2 else len(p.levels)):
                 member = people.c[:, v] == k
                 inside, outside = (torch.where(each, counts.to(here.device), 0.0) for each in (member, ~member))
-                sides.append(inside / inside.sum().clamp(min=1e-12) - outside / outside.sum().clamp(min=1e-12))
+                if inside.any() and outside.any():  # a group with nobody has no gap
+                    sides.append(inside / inside.sum() - outside / outside.sum())
         own = network_inputs(people.x, people.c if use_protected else None, people.protected)
-        return cls(own.float(), here.float(), torch.stack(sides, dim=1))
+        return cls(own.float(), here.float(), torch.stack(sides or [torch.zeros_like(here.float())], dim=1))
 
     def by_chance(self, generator: torch.Generator) -> Tensor:
         """Return how far the predictions of shuffled groups are apart."""

@@ -19,15 +19,16 @@ from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, FileError, OptionError
 from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.fairtests.inputs import Inputs
+from fairfox.fairtests.inputs import check_columns
 from fairfox.fairtests.storage import load_correction, save_test
-from fairfox.models.adapters import BlackBoxModel
-from fairfox.models.protocol import Description, TargetModel, check_predictions
+from fairfox.models.adapters import BlackBoxModel, as_model, describe
+from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import AuditOptions, refuse_outside
 from fairfox.pipeline import fit_with
 from fairfox.remedies.learning import check_repairable, fit_correction
 
 _log = logging.getLogger("fairfox")
+_EXAMPLE = 1000  # people whose predictions show what the model returns
 UNLAWFUL = (
     "The repaired model takes the protected column as an input. In lending, hiring and some other fields this may be "
     "unlawful; ask your lawyers first."
@@ -156,7 +157,7 @@ def repair(
         protected: the protected column, a cut through one such as "age<25", or several; no numbers.
         label: the column of true outcomes, which is no feature.
         given: columns that may make a difference: they are held equal, and with them what they explain of the others.
-        strength: 1 takes away about 80 % of the mean effect by the test rank, and by other tests less; 0 nothing.
+        strength: 1 takes away about 80 % of the mean effect as `rank` measures it (less by other tests), 0 nothing.
         use_protected: let the repaired model take the protected column. This may be unlawful in lending or hiring.
         keep_rate: set the threshold of `predict` anew, so that as many people of the table get a yes as before.
         columns: the columns that the model takes, in its order.
@@ -225,12 +226,25 @@ def _asked(
 
     A model on tables sees the table itself first, so that it refuses what it would refuse alone.
     """
-    lacking = [n for s in test.encoding.sources for n in s.columns if n not in people.columns]
+    options = test.options
+    check_columns(test, describe(model, wanted=options.output), people)
+    encoding = test.encoding.for_table(people)
+    lacking = [n for s in encoding.sources for n in s.columns if n not in people.columns]
     if use_protected and lacking:
         raise ColumnError(f"The table has no column '{lacking[0]}', which the repaired model takes; give it")
-    inputs = Inputs.scored(test, model, people.to_native(), test.options)
-    target, here = inputs.target, inputs.predictions
+    data = encoding.encode(people)
+    target = as_model(
+        model,
+        encoding,
+        kind=options.kind,
+        positive=options.positive,
+        output=options.output,
+        returns=options.returns,
+        example=data.x[:_EXAMPLE] if options.returns is None else None,
+    )
     if isinstance(target, BlackBoxModel) and target.kind == "table":
-        own = to_native_frame(people.select(list(inputs.encoding.columns)))
-        here = check_predictions(target.output(target.ask(own, len(people)))[:, 0], target.unit)
-    return target, inputs.data, here
+        own = to_native_frame(people.select(list(encoding.columns)))
+        here = target.output(target.ask(own, len(people)))[:, 0]
+    else:
+        here = predict(target, data.x, batch_size=options.batch_size)
+    return target, data, check_predictions(here, target.unit)
