@@ -58,7 +58,8 @@ def test_a_results_file_says_which_defaults_it_was_made_with(experiment):
     found = {"experiment": "table1", "defaults": experiment.defaults_hash(), "code": "c0de"}
     assert "the shipped ones" in experiment.provenance(found)
     assert "**not the shipped ones**" in experiment.provenance(found | {"defaults": "other"})
-    assert experiment.provenance({}) == "Made before results recorded their defaults."
+    assert experiment.provenance({"experiment": "table1"}) == "Made before results recorded their defaults."
+    assert "with an earlier form of `rank`" in experiment.provenance({"experiment": "beyond"})
 
 
 def test_the_hash_of_the_code_follows_the_code(experiment, tmp_path, monkeypatch):
