@@ -13,8 +13,9 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.cli.main import cli
-from fairfox.options import FAIR_TESTS, GROUPS, SECTIONS
+from fairfox.options import GROUPS, SECTIONS
 
 project = "fairfox"
 author = "The fairfox authors"

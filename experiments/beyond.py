@@ -12,13 +12,11 @@ and, under the name with /a, the effect times the alignment share. Methods of on
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from beyond_report import report, show  # noqa: F401  # the runner wants to show results
 from causal_worlds import DELTA, WORLDS, draw_people
 from runner import Experiment, Folders, Found, Job, pick
@@ -42,15 +40,8 @@ from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxili
 from fairfox.auxiliary.training import usable_columns
 from fairfox.benchmark.judge import Trial
 from fairfox.benchmark.truth import individual_fairness_score
-from fairfox.data.contrasts import destinations, moves
 from fairfox.data.dataset import Dataset
-from fairfox.fairtests.protocol import MeasuringTest
 from fairfox.fairtests.registry import make_test
-from fairfox.maps.move import MoveMap
-from fairfox.maps.protocol import CounterfactualMap
-from fairfox.maps.rank import RankMap
-from fairfox.maps.transport import TransportMap
-from fairfox.models.protocol import Model, predict
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
 
 
@@ -149,31 +140,12 @@ def _people(generator: Folders, world: World, how: Draw) -> tuple[Dataset, Datas
     return fitting, people, load_generator(generator[0]).keep_y(fusion)
 
 
-Fitted = CounterfactualMap | MeasuringTest
-Factory = Callable[[Ground, int], Fitted]  # of a ground and how many people of each group transport pairs
-
-
-def _registered(name: str, on: Ground, paired: int) -> MeasuringTest:
-    return make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed).fit(on.fitting)
-
-
-PAPER = ("faux", "faux+ng", "faux+ig")
-BATCHES: dict[str, dict[str, Factory]] = {
-    "gradients": {
-        **{name: partial(_registered, name) for base in PAPER for name in (base, f"{base}/s")},
-        "fta": partial(_registered, "fta"),
-        "fta+linear": partial(_registered, "fta+linear"),
-        "lic": partial(_registered, "lic"),
-    },
-    "maps": {
-        "rank": lambda on, paired: RankMap().fit(on.fitting),
-        "move": lambda on, paired: MoveMap(auxiliary=on.auxiliary).fit(on.fitting),
-        "move-direct": lambda on, paired: MoveMap(auxiliary=on.auxiliary, metric="identity").fit(on.fitting),
-    },
-    "transport": {"transport": lambda on, paired: TransportMap(exact_up_to=paired, seed=on.seed).fit(on.fitting)},
+PAPER, MAPS = ("faux", "faux+ng", "faux+ig"), ("rank", "move", "move-direct", "transport")
+BATCHES = {
+    "gradients": (*(name for base in PAPER for name in (base, f"{base}/s")), "fta", "fta+linear", "lic"),
+    "maps": MAPS[:3],
+    "transport": MAPS[3:],
 }
-METHODS: dict[str, Factory] = {name: make for batch in BATCHES.values() for name, make in batch.items()}
-
 KNOWS_GENERATOR = ("lic",)  # only where dx/dc is known
 
 
@@ -187,29 +159,12 @@ def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
     for name in names:
         if name in KNOWS_GENERATOR and on.people.truth.dx_dc is None:
             continue
-        fitted = METHODS[name](on, paired)
-        if hasattr(fitted, "measure"):
-            found[name] = [known_scores(fitted.measure(model, on.people)) for model in on.models]
-        else:
-            found[name] = worst_effects(fitted, on.models, on.people)
+        settings = {"exact_up_to": paired} if name == "transport" else None
+        test = make_test(name, auxiliary=on.auxiliary, refits=1, seed=on.seed, settings=settings).fit(on.fitting)
+        found[name] = [known_scores(test.measure(model, on.people)) for model in on.models]
+        if name in MAPS:
             found[f"{name}/a"] = [share * each for share, each in zip(on.shares, found[name], strict=True)]
     return found
-
-
-def worst_effects(one: CounterfactualMap, targets: Sequence[Model], people: Dataset) -> list[Tensor]:
-    """Return the largest |f(T(x)) - f(x)| over the other groups, for each target (N,): people are mapped once."""
-    here = [predict(target, people.x) for target in targets]
-    worst = [torch.full_like(each, torch.nan) for each in here]
-    for contrast in moves(people.protected):
-        to = destinations(people, contrast)
-        rows = (~to.isnan()).nonzero()[:, 0]
-        part = people[rows]
-        mapped = one.map(part, to[rows])
-        for place, target in enumerate(targets):
-            effect = (predict(target, mapped.rows) - here[place][rows]).abs()
-            known = torch.where(mapped.abstained, torch.nan, effect)
-            worst[place][rows] = torch.fmax(worst[place][rows], known)
-    return worst
 
 
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
@@ -292,7 +247,7 @@ def jobs(plan: Beyond, seed: int) -> list[Job]:
 def _scoring_job(plan: Beyond, world: World, number: int, batch: str, seed: int) -> Job:
     how = plan.draw(world, number, seed)
     ground = ground_job(world, how, plan.sources, seed)
-    arguments = (world, how, tuple(BATCHES[batch]), plan.paired)
+    arguments = (world, how, BATCHES[batch], plan.paired)
     outer = world.fused is not None and world.fused.fusion == "outer"
     after = (ground, *ground.after[:1])
     return Job(_name(world, number, batch), score_batch, arguments, after, seconds=60 if outer else 8)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import fairfox
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.fairtests.registry import make_test
-from fairfox.options import FAIR_TESTS, MODEL, OUTPUT, AuditOptions
+from fairfox.options import MODEL, OUTPUT, AuditOptions
 
 CODE = Path(fairfox.__file__).parent
-EARLIER_RANK = ("beyond", "fair_vs_unfair")  # people also moved by what their displacements had in common
 GRAPH = {"graph": {"income": ["sex"]}}  # a test that needs a graph is made with one, which is no default
 
 
@@ -64,11 +64,8 @@ def described(value: Any) -> Any:
 
 def provenance(found: Mapping[str, Any]) -> str:
     """Return in words which defaults a results file was made with."""
-    if "defaults" not in found:
-        other = " with an earlier form of `rank`," if found["experiment"] in EARLIER_RANK else ""
-        return f"Made{other} before results recorded their defaults."
-    same = "the shipped ones" if found["defaults"] == defaults_hash() else "**not the shipped ones**"
-    return f"Defaults {found['defaults']} ({same}), code {found['code']}."
+    same = "the shipped ones" if found.get("defaults") == defaults_hash() else "**not the shipped ones**"
+    return f"Defaults {found.get('defaults', 'not recorded')} ({same}), code {found.get('code', 'not recorded')}."
 
 
 def _hashed(*texts: str) -> str:

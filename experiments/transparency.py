@@ -224,7 +224,7 @@ def read_groups(folder: Path, needed: Folders, ground: Ground) -> Strengths:
     """Return what needs no auxiliary: how far the rank map goes, and how far the groups are apart by themselves."""
     fitting, people = learned_from(ground)
     zero, one = (group(fitting, code).x for code in (0, 1))
-    found = displaced("rank", RankMap().fit(fitting), group(people, 0))
+    found = displaced("rank", RankMap(gate=True).fit(fitting), group(people, 0))
     found["group difference"] = by_feature(one.mean(0) - zero.mean(0), fitting, DISPLACEMENT)
     found["group distance"] = {WHOLE: group_distance(zero, one, fitting.features).tolist()}
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fairfox
-from fairfox.options import FAIR_TESTS
+from fairfox.choices.tests import FAIR_TESTS
 
 ROOT = Path(__file__).parent.parent
 FIRST = "docs/get_started/first_audit.md"

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fairfox.choices.tests import FAIR_TESTS as FAIR_TESTS
     from fairfox.comparison import compare as compare
     from fairfox.comparison import plan as plan
     from fairfox.data.dataset import Dataset as Dataset
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from fairfox.models.adapters import as_model as as_model
     from fairfox.models.http import Endpoint as Endpoint
     from fairfox.models.loading import load_model as load_model
-    from fairfox.options import FAIR_TESTS as FAIR_TESTS
     from fairfox.options import EstimationOptions as EstimationOptions
     from fairfox.options import ModelOptions as ModelOptions
     from fairfox.options import ReportOptions as ReportOptions
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fairfox.result import AuditResult as AuditResult
 
 _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither torch nor scikit-learn
+    "fairfox.choices.tests": ("FAIR_TESTS",),
     "fairfox.comparison": ("compare", "plan"),
     "fairfox.data.dataset": ("Dataset",),
     "fairfox.data.datasets": (
@@ -52,7 +53,7 @@ _PUBLIC = {  # imported on first use, so that `fairfox --help` needs neither tor
     "fairfox.models.adapters": ("as_model",),
     "fairfox.models.http": ("Endpoint",),
     "fairfox.models.loading": ("load_model",),
-    "fairfox.options": ("FAIR_TESTS", "EstimationOptions", "ModelOptions", "ReportOptions", "TableOptions"),
+    "fairfox.options": ("EstimationOptions", "ModelOptions", "ReportOptions", "TableOptions"),
     "fairfox.pipeline": ("audit", "fit", "score"),
     "fairfox.remedies.alternatives": ("alternatives",),
     "fairfox.remedies.hiding": ("train_fair",),

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairfox.choices.tests import UNFITTED
 from fairfox.data.files import write_text
 from fairfox.errors import ColumnError, ModelError, OptionError, ShapeError
 from fairfox.fairtests.fitted import Progress
 from fairfox.findings import AuditRecord
-from fairfox.options import EVERYONE, UNFITTED, AuditOptions, further_options
+from fairfox.options import EVERYONE, AuditOptions, further_options
 from fairfox.pipeline import run_audit
 from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit, summary_json, write_files
 from fairfox.report.html import make_card
@@ -308,7 +309,7 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
         if own != two.options[what]:
             raise OptionError(
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
-                "compare audits with the same options"
+                "compare audits with the same options (a delta of values follows each model's own, unless given)"
             )
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:

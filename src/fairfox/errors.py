@@ -66,8 +66,8 @@ def did_you_mean(name: str, known: list[str]) -> str:
         return ""
     if close:
         return f" Did you mean '{folded[close[0]]}'?"
-    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
-    return f" Choose from: {shown}."
+    shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else ".")
+    return f" Choose from: {shown}"
 
 
 def redacted(text: str) -> str:

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.path import Certificates
+from fairfox.choices.tests import EFFECT
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets
-from fairfox.options import EFFECT, EVERYONE
+from fairfox.options import EVERYONE
 from fairfox.statistics.diagnostics import DISAGREE, Null, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
 from fairfox.statistics.multiplicity import Threshold
@@ -525,8 +526,8 @@ class AuditRecord:
 
     @property
     def cut(self) -> float:
-        """The prediction from which on people get a yes: the decision threshold, or else one half."""
-        return 0.5 if self.decision_threshold is None else self.decision_threshold
+        """The prediction from which on people get a yes: the decision threshold, the model's own, or else one half."""
+        return next((cut for cut in (self.decision_threshold, self.settings.get("cut")) if cut is not None), 0.5)
 
     def flips(self, finding: Finding) -> dict[str, FlipSet]:
         """Return for each group whose decision depends on their group, by `Group.name`: a prediction of at least `cut`.

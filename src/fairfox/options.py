@@ -1,4 +1,4 @@
-"""The options of an audit and the table of fairness tests: each declared, documented and checked once.
+"""The options of an audit, each declared, documented and checked once.
 
 The command line, the recorded settings, the printed call and `fit`, `score` and `compare` derive from what is declared
 here. Nothing heavy is imported, so that `fairfox audit --help` is instant.
@@ -7,287 +7,19 @@ here. Nothing heavy is imported, so that `fairfox audit --help` is instant.
 from __future__ import annotations
 
 import csv
-import math
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from hashlib import sha256
-from numbers import Integral, Real
 from typing import Any, Literal, cast
 
+from fairfox.choices.kinds import Anything, Choice, Flag, Kind, Names, Number, Settings, Text
+from fairfox.choices.tests import ALL, EFFECT, FAIR_TESTS, TOTAL, UNFITTED, TestInfo, lookup_test
 from fairfox.errors import OptionError, did_you_mean
 
-ALL = "all"  # the name of every test that applies
-TOTAL, DIRECT = "rank", "move-direct"  # readings beside the test: every audit has the first
-SAMPLED = 2_000  # people whose effect at the same outcome is measured, which is told as a mean
-EFFECT = "change of the prediction"  # the unit of effects
-UNFITTED = ("fta", "unawareness")  # tests that learn nothing, so that no fit can be off
 EVERYONE = ""  # the group of all people, where numbers are given by group
 DATA, PROTECTED, RULE = "Data", "Protected groups", "Decision rule"  # sections of options
 ESTIMATION, MODEL, OUTPUT = "Test and estimates", "Model", "Output"
 SECTIONS = (DATA, PROTECTED, RULE, ESTIMATION, MODEL, OUTPUT)
-
-
-@dataclass(frozen=True)
-class TestInfo:
-    """What a fairness test measures, in what unit, what it needs, and the delta that is used unless one is given."""
-
-    __test__ = False  # pytest would take the name for a test's
-
-    meaning: str
-    unit: str
-    delta: float
-    base: str = ""  # the name without a variant
-    aligned: bool = False  # the variant /a: times the model's alignment share
-    by_covariance: bool = False  # the variant /s: moves are measured in the data's own spread
-    of_prediction: bool = True  # delta is a share of the prediction's range: 0.05 is 5 points of a probability
-    trained: bool = False  # networks are trained, whose refits may disagree
-    slow: bool = False  # takes minutes, so that it is run where it is named
-    needs_truth: bool = False  # only generated people have what it needs
-    needs_gradient: bool = False  # only for models that autograd sees through
-    needs_label: bool = False  # only where the true outcomes are known
-    needs_input: bool = False  # only for models that take the protected column itself
-    needs_graph: bool = False  # only with a graph of columns
-    only_groups: bool = False  # compares classes, and takes no protected number
-    compares: bool = True  # with people of another group
-    holds: bool = True  # can hold the other protected variables equal
-    gives: bool = False  # can hold given columns equal, and what they explain
-
-
-_SLOPE = "prediction per unit of log-odds, or per standard deviation of a number"
-_TESTS = {
-    "rank": TestInfo(
-        "How the prediction would change if each feature had the value of the same rank in another group.",
-        EFFECT, 0.05, gives=True,
-    ),
-    "move": TestInfo(
-        "How the prediction would change if the person moved along the direction that separates the groups.",
-        EFFECT, 0.05, trained=True,
-    ),
-    "move-direct": TestInfo(
-        "How the prediction would change under the smallest edit of the features that changes the inferred group.",
-        EFFECT, 0.05, trained=True,
-    ),
-    "faux": TestInfo(
-        "How fast the prediction changes per unit of the inferred protected variable's log-odds.",
-        _SLOPE, 0.05, trained=True,
-    ),
-    "faux+ng": TestInfo(
-        "How well the prediction's gradient points along the protected variable's gradient, 0 to 1.",
-        "cosine", 0.5, of_prediction=False, holds=False, trained=True,
-    ),
-    "faux+ig": TestInfo(
-        "How well the prediction's integrated gradients point along the protected variable's, 0 to 1.",
-        "cosine", 0.5, of_prediction=False, holds=False, needs_gradient=True, trained=True,
-    ),
-    "fta": TestInfo(
-        "The largest change of the prediction from a small step of the features in any direction.",
-        "prediction per standard deviation", 0.25, compares=False, holds=False,
-    ),
-    "fta+linear": TestInfo(
-        "The largest change of the prediction from a small step along a linear model of the protected variable.",
-        "prediction per standard deviation", 0.1, compares=False, holds=False,
-    ),
-    "fliptest": TestInfo(
-        "How the prediction would change if a GAN mapped the person to another group.",
-        EFFECT, 0.05, only_groups=True, holds=False, trained=True, slow=True,
-    ),
-    "transport": TestInfo(
-        "How the prediction would change for the person in another group that optimal transport pairs them with.",
-        EFFECT, 0.05, only_groups=True, holds=False,
-    ),
-    "counterfactual": TestInfo(
-        "How the prediction would change in another group, with all effects that follow from the causal graph.",
-        EFFECT, 0.05, needs_graph=True,
-    ),
-    "unfair_map": TestInfo(
-        "How many times larger the loss becomes under an attack along the protected directions; 1 is fair.",
-        "loss after the attack over loss before", 1.25,
-        of_prediction=False, needs_gradient=True, needs_label=True, compares=False, holds=False,
-    ),
-    "unawareness": TestInfo(
-        "How the prediction changes when the protected column alone is changed.",
-        EFFECT, 0.05, needs_input=True, gives=True,
-    ),
-    "lic": TestInfo(
-        "How fast the prediction changes as the protected variable truly changes; for generated people only.",
-        "prediction per unit of the protected variable", 0.05, needs_truth=True,
-    ),
-}  # fmt: skip
-_MAPS = ("rank", "move", "move-direct", "fliptest", "transport", "counterfactual")  # have a variant /a
-_GRADIENTS = ("faux", "faux+ng", "faux+ig")  # have a variant /s
-_FTA_SEARCHED = TestInfo(
-    "The largest change of the prediction found while the features change by at most epsilon.",
-    "largest change of the prediction found", 0.05, base="fta", compares=False, holds=False, needs_gradient=True,
-)  # fmt: skip
-
-
-def _with_variants() -> dict[str, TestInfo]:
-    out = {}
-    for name, info in _TESTS.items():
-        out[name] = replace(info, base=name)
-        if name in _MAPS:
-            meaning = f"{info.meaning} Times the model's alignment share, to compare people across models."
-            unit = f"{info.unit} x alignment share"
-            out[f"{name}/a"] = replace(info, base=name, aligned=True, meaning=meaning, unit=unit, delta=0.01)
-        if name in _GRADIENTS:
-            meaning = f"{info.meaning} Moves are measured in the data's own spread (covariance)."
-            out[f"{name}/s"] = replace(info, base=name, by_covariance=True, meaning=meaning)
-    return out
-
-
-FAIR_TESTS: dict[str, TestInfo] = _with_variants()
-
-
-def lookup_test(name: str, settings: Mapping[str, object] | None = None) -> TestInfo:
-    """Return what a test measures with these settings, or say which tests there are."""
-    if name not in FAIR_TESTS:
-        raise OptionError(f"There is no fairness test '{name}'.{did_you_mean(name, list(FAIR_TESTS))}")
-    if name == "fta" and isinstance(settings, Mapping) and settings.get("epsilon") is not None:
-        return _FTA_SEARCHED
-    return FAIR_TESTS[name]
-
-
-@dataclass(frozen=True)
-class Text:
-    """One word, such as the name of a column, or words to show."""
-
-    most: int | None = None  # characters of words to show, which are all printable
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the text, or refuse what is none."""
-        if value is not None and not isinstance(value, str):
-            raise OptionError(f"{name} is of type {type(value).__name__}; expected text, such as a column name")
-        if value is not None and self.most is not None and not (len(value) <= self.most and value.isprintable()):
-            fits = len(value) <= self.most
-            fault = "unprintable characters, such as line breaks" if fits else f"{len(value):,} characters"
-            raise OptionError(f"{name} has {fault}; expected at most {self.most:,} printable characters")
-        return value
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names of columns, each once, or of groups."""
-
-    example: str = "a column name"
-    commas: bool = True  # the command line takes several in one text, with commas between them
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the names as a tuple; None stays None."""
-        if value is None:
-            return None
-        items = [value] if isinstance(value, str) else value
-        if not isinstance(items, Sequence) or not all(isinstance(text, str) for text in items):
-            raise OptionError(f"{name} is {value!r}; expected {self.example}, or a list of them")
-        if not all(items):
-            raise OptionError(f"{name} is {value!r}, which has an empty name; expected {self.example}")
-        return tuple(dict.fromkeys(items) if self.commas else items)
-
-
-@dataclass(frozen=True)
-class Flag:
-    """On or off; None where what is best is chosen."""
-
-    chosen: bool = False
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return whether it is on."""
-        if not (isinstance(value, bool) or (self.chosen and value is None)):
-            raise OptionError(f"{name} is {value!r}; expected True or False")
-        return value
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some words; None where the option has no default."""
-
-    words: tuple[str, ...]
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the word."""
-        if value is not None and value not in self.words:
-            raise OptionError(f"{name} is {value!r}; expected {' or '.join(map(repr, self.words))}")
-        return value
-
-
-def meant_share(value: Any) -> str:
-    """Return what was probably meant by a percentage where a share of at most one is expected; else nothing."""
-    percent = isinstance(value, Real) and 1 < float(value) <= 100
-    return f"; did you mean {float(value) / 100:g}?" if percent else ""
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number within bounds."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    low_open: bool = False
-    high_open: bool = False
-    whole: bool = False
-    by_group: bool = False  # or several by the names of groups: {"race=Black": 0.05}
-    share: bool = False  # of people: a percentage is a likely mistake
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the number, or a dict of numbers by group."""
-        if value is None:
-            return None
-        if self.by_group and isinstance(value, Mapping):
-            if not all(isinstance(group, str) for group in value):
-                raise OptionError(f"{name} is {value!r}; expected numbers by group, such as {{'sex=Female': 0.03}}")
-            return {group: self.required(f"{name} of '{group or 'everyone'}'", own) for group, own in value.items()}
-        return self.required(name, value)
-
-    def required(self, name: str, value: Any) -> float | int:
-        """Return the number; None is refused."""
-        right = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
-        if not right or not self.allows(value):
-            meant = meant_share(value) if self.share else ""
-            raise OptionError(f"{name} is {value!r}; expected {self.words}{meant}")
-        return int(value) if self.whole else float(value)
-
-    def allows(self, number: float) -> bool:
-        """Return whether a number lies within the bounds."""
-        above = number > self.low if self.low_open else number >= self.low
-        below = number < self.high if self.high_open else number <= self.high
-        return above and below and abs(number) <= sys.float_info.max
-
-    @property
-    def words(self) -> str:
-        """The bounds in words: "a number from 0 to below 1"."""
-        what = "a whole number" if self.whole else "a number"
-        if math.isinf(self.low):
-            return f"a finite {what.removeprefix('a ')}"
-        start = f"above {self.low:g}" if self.low_open else f"from {self.low:g}"
-        if math.isinf(self.high):
-            return f"{what} {start}" if self.low_open else f"{what} of at least {self.low:g}"
-        end = f"to below {self.high:g}" if self.high_open else f"to {self.high:g}"
-        return f"{what} {start} {end}" if not self.low_open else f"{what} {start} and {end.removeprefix('to ')}"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a test by name: {"epsilon": 0.5}."""
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the settings as a dict."""
-        if not isinstance(value, Mapping | None):
-            raise OptionError(f"{name} is {value!r}; expected settings by name, such as {{'steps': 100}}")
-        return dict(value or {})
-
-
-@dataclass(frozen=True)
-class Anything:
-    """A value that is checked where it is used: a table, a class of the model."""
-
-    is_table: bool = False
-
-    def check(self, name: str, value: Any) -> Any:
-        """Return the value as it is."""
-        return value
-
-
-Kind = Text | Names | Flag | Choice | Number | Settings | Anything
 
 
 def option(kind: Kind, default: Any, section: str, metavar: str | None, help: str, *, common: bool = False) -> Any:
@@ -654,17 +386,16 @@ def check_given(test: str) -> None:
         raise OptionError(f"{test} takes no given columns; use rank with given (--given)")
 
 
-def refuse_unknown(names: Iterable[str]) -> None:
-    """Refuse names that are not options; for an old name, say the new one."""
+def refuse_unknown(names: Iterable[str], *also: str) -> None:
+    """Refuse names that are not options; for an old name, say the new one. `also` may be meant."""
     known = {f.name for f in fields(AuditOptions)}
     for name in names:
         if name not in known and name in RENAMED:
             raise OptionError(f"'{name}' is now called {RENAMED[name]}")
         if name not in known:
-            own = did_you_mean(name, sorted(known))
+            own = did_you_mean(name, sorted({*known, *also}))
             raise OptionError(
-                f"'{name}' is not an option of an audit.{own} Settings of a test go into settings={{'{name}': ...}} "
-                "(--settings)"
+                f"'{name}' is not an option.{own} Settings of a test go into settings={{'{name}': ...}} (--settings)"
             )
 
 
@@ -673,9 +404,9 @@ def renamed(name: str) -> str:
     return RENAMED.get(name, "").partition(",")[0]
 
 
-def refuse_outside(names: Mapping[str, object]) -> None:
-    """Refuse arguments that `fairfox.audit` does not have: further options go into `options`, old names are named."""
-    refuse_unknown(names)
+def refuse_outside(names: Mapping[str, object], *own: str) -> None:
+    """Refuse unknown arguments: further options of an audit go into `options`, `own` ones and old names are named."""
+    refuse_unknown(names, *own)
     for name, value in names.items():
         raise OptionError(f"{name} is not an argument; give it in options, as in options={{{name!r}: {value!r}}}")
 

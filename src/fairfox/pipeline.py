@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
+from fairfox.choices.tests import TOTAL, lookup_test
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError, installed_versions
@@ -33,15 +34,16 @@ from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings, measure_folds
 from fairfox.fairtests.registry import applicable, settings_by_test
-from fairfox.findings import AuditRecord, Finding, Streamed, TestComparison
+from fairfox.findings import AuditRecord, Features, Finding, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support, check_map
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
-from fairfox.options import EVERYONE, TOTAL, AuditOptions, defaults_sha256, lookup_test, refuse_outside
+from fairfox.options import EVERYONE, AuditOptions, defaults_sha256, refuse_outside
 from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
 from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
 from fairfox.statistics.groups import (
+    Certainty,
     Decisions,
     Rule,
     agreement,
@@ -318,14 +320,7 @@ def _result(
     main = readings.main
     if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
-    certainty = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
-    certainty = certainty.without(main.abstained)
-    if streamed is not None and streamed.threshold is not None and certainty.p_values is not None:
-        certainty = replace(certainty, significant=certainty.p_values <= streamed.threshold.p)
-    progress("explaining", 0.92)
-    features = explain(
-        inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned
-    )
+    certainty = _certainty(inputs, readings, before, limits, streamed)
     checks = map_checks(inputs, readings, support, limits.delta)
     mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
     found = AuditRecord(
@@ -343,7 +338,7 @@ def _result(
         counterfactual=mapped,
         encoded=readings.people.x,
         ids=inputs.data.ids,
-        features=features,
+        features=_explained(inputs, readings, progress),
         delta=limits.delta,
         deltas=limits.by_group,
         test=options.main,
@@ -366,6 +361,24 @@ def _result(
         performance=_performance(inputs) if streamed is None else (),
     )
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
+
+
+def _explained(inputs: Inputs, readings: Readings, progress: Progress) -> Features:
+    """Return through which features the effect goes."""
+    progress("explaining", 0.92)
+    chosen = inputs.options
+    return explain(inputs.target, readings, seed=chosen.seed, batch_size=chosen.batch_size, aligned=chosen.info.aligned)
+
+
+def _certainty(
+    inputs: Inputs, readings: Readings, before: Measurement, limits: Limits, streamed: Streamed | None
+) -> Certainty:
+    """Return who is over delta and how sure that is, as judged before anybody was left out."""
+    found = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
+    found = found.without(readings.main.abstained)
+    if streamed is None or streamed.threshold is None or found.p_values is None:
+        return found
+    return replace(found, significant=found.p_values <= streamed.threshold.p)
 
 
 @dataclass(frozen=True)
@@ -441,17 +454,14 @@ def _findings(
 
 
 def _decisions(inputs: Inputs) -> Decisions | None:
-    """Return who gets a yes: from the decision threshold, or one half of a probability; None where that has no sense.
+    """Return who gets a yes; None where no prediction is one.
 
     True outcomes are those of a label with two classes, of which the audited one, or else the second, is a yes.
     """
     options, values = inputs.options, inputs.encoding.label_values
-    cut = 0.5 if options.decision_threshold is None else options.decision_threshold
-    if options.decision_threshold is None and inputs.target.unit != "probability":
-        return None
-    y = inputs.data.y
-    if y is None or values is None or len(values) != 2:
-        return Decisions(cut)
+    y, cut = inputs.data.y, inputs.cut
+    if cut is None or y is None or values is None or len(values) != 2:
+        return None if cut is None else Decisions(cut)
     return Decisions(cut, 1 - y if options.positive is not None and str(values[0]) == str(options.positive) else y)
 
 
@@ -577,6 +587,8 @@ def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, second
         "model": model,
         "model_kind": inputs.target.kind,
         "differentiable": inputs.target.differentiable,
+        "cut": inputs.cut,
+        "repaired": inputs.described is not None and inputs.described.repaired_with is not None,
         "defaults_sha256": defaults_sha256(),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},
         "seconds": round(seconds, 3),

@@ -404,10 +404,22 @@ def finding_of(
     if streamed is not None:
         return replace(finding, streamed=streamed.tally, groups=streamed.groups)
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
+    return replace(finding, groups=_groups_of(finding, names, codes, predictions, weights, decisions))
+
+
+def _groups_of(
+    finding: Finding,
+    names: Sequence[str],
+    codes: Tensor,
+    predictions: Tensor,
+    weights: Tensor,
+    decisions: Decisions | None,
+) -> tuple[Group, ...]:
+    """Return every group, with the rates of decisions where somebody decides."""
     members = [codes == code for code in range(len(names))]
     rates = [{}] * len(names) if decisions is None else decisions.rates(predictions, weights, members)
     each = zip(names, members, rates, strict=True)
-    return replace(finding, groups=tuple(_group(finding, *own, predictions, weights) for own in each))
+    return tuple(_group(finding, *own, predictions, weights) for own in each)
 
 
 def _same_outcome(readings: Readings, variable: int) -> Tensor | None:

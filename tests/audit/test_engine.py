@@ -15,10 +15,11 @@ import fairfox.fairtests.fitted as engine
 import fairfox.fairtests.readings as readings
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import applicable, make_test
-from fairfox.options import FAIR_TESTS, AuditOptions
+from fairfox.options import AuditOptions
 from fairfox.statistics.groups import agreement
 
 TARGET = LinearMember(torch.tensor([[1.0, -0.5]]), torch.zeros(1))
@@ -88,6 +89,17 @@ def test_nobody_is_scored_by_a_map_that_saw_them_nor_by_its_auxiliary(monkeypatc
         assert measured
         assert not measured & learnt
         assert measured | learnt == set(range(100))
+
+
+@pytest.mark.brief
+def test_the_folds_of_a_protected_number_depend_on_the_seed():
+    data = people()
+    age = replace(data, c=torch.arange(100.0)[:, None], protected=(Protected("age", "continuous", ()),))
+    first, other = (
+        engine.fit_folds(age, None, None, AuditOptions(protected="age", refits=1, seed=seed), progress=lambda *_: None)
+        for seed in (0, 1)
+    )
+    assert not any(torch.equal(one.rows, two.rows) for one, two in zip(first, other, strict=True))
 
 
 def test_with_a_reference_everyone_is_scored_by_the_reference(monkeypatch: pytest.MonkeyPatch):

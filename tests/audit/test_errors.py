@@ -36,7 +36,7 @@ def test_the_closest_name_is_suggested_or_all_are_listed(name: str, known: list[
 
 def test_a_long_list_of_names_is_cut():
     message = did_you_mean("zzz", [f"column{i}" for i in range(20)])
-    assert message.endswith("column11, ....")
+    assert message.endswith("column11, ...")
     assert "column12" not in message
 
 

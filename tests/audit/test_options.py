@@ -12,13 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 import fairfox
+from fairfox.choices.kinds import Choice, Flag
 from fairfox.cli.audit import audit as audit_command
 from fairfox.cli.config import config_values
 from fairfox.cli.main import cli
 from fairfox.cli.options import Option
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import settings_by_test
-from fairfox.options import GROUPS, SECTIONS, AuditOptions, Choice, Flag, TableOptions, defaults_sha256, split_names
+from fairfox.options import GROUPS, SECTIONS, AuditOptions, TableOptions, defaults_sha256, split_names
 
 DECLARED = {field.name for field in fields(AuditOptions)}
 
@@ -203,7 +204,7 @@ def test_options_that_cannot_be_are_refused_before_any_table_is_read(given: dict
         ({"limits": {"": 0.1}}, "'limits' is now called max_flagged"),
         ({"deltas": {"f": 0.1}}, "'deltas' is now called delta"),
         ({"refits": 10}, r"refits is not an argument; give it in options, as in options=\{'refits': 10\}"),
-        ({"protectd": "sex"}, "'protectd' is not an option of an audit. Did you mean 'protected'"),
+        ({"protectd": "sex"}, "'protectd' is not an option. Did you mean 'protected'"),
         ({"options": {"epsilon": 1}}, r"settings=\{'epsilon': ...\}"),
         ({"options": {"legitimate": "hours"}}, "is now called given"),
         ({"options": {"seed": 1}}, "'seed' is an argument of its own"),

@@ -15,9 +15,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 import fairfox
 from fairfox.benchmark.worlds import LENDING
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.errors import DataError
 from fairfox.findings import AuditRecord, FeatureEffect
-from fairfox.options import FAIR_TESTS
 from fairfox.report.charts import Charts
 from fairfox.report.files import scores_table
 from fairfox.report.html import result_card

@@ -14,11 +14,11 @@ from torch import Tensor
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.benchmark.judge import spearman
 from fairfox.benchmark.scm import World
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.registry import make_test
-from fairfox.options import FAIR_TESTS
 from tests.benchmark.truths import Audited, audited
 
 GRADIENT_TESTS = ["faux", "faux/s", "faux+ng", "faux+ng/s", "faux+ig", "faux+ig/s", "fta", "fta+linear"]

@@ -11,6 +11,7 @@ from populations import people
 from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.choices.tests import FAIR_TESTS, lookup_test
 from fairfox.data.dataset import Dataset, Truth
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
@@ -19,7 +20,6 @@ from fairfox.fairtests.protocol import MeasuringTest
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
 from fairfox.models.torch import TorchModel
-from fairfox.options import FAIR_TESTS, lookup_test
 
 WITHOUT_FITTING = ("fta", "lic")  # have nothing to learn
 # of the names with /a and /s one each: they change a factor or a metric

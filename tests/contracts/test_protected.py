@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
+from fairfox.choices.tests import FAIR_TESTS, lookup_test
 from fairfox.data.dataset import Dataset
 from fairfox.data.encoding import fit_encoding
 from fairfox.data.table import load_table
@@ -20,7 +21,7 @@ from fairfox.errors import OptionError
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
 from fairfox.models.torch import TorchModel
-from fairfox.options import FAIR_TESTS, check_compares, lookup_test
+from fairfox.options import check_compares
 
 PEOPLE = 240
 KINDS: dict[str, dict[str, Any]] = {

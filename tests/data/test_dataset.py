@@ -126,6 +126,37 @@ def test_folds_spread_every_class_of_one_variable_and_the_range_of_a_number():
     assert not torch.equal(first, other)
 
 
+def test_folds_of_a_number_without_ties_depend_on_the_seed_and_spread_its_values():
+    age = torch.rand(103, generator=torch.Generator().manual_seed(0))
+    race = (torch.arange(103) % 4 == 0).float()
+    for c, groups in ((age[:, None], [age >= 0]), (torch.stack([race, age], dim=1), [race == 0, race == 1])):
+        several = [assign_folds(c, 5, seed=seed, numbers=[c.shape[1] - 1]) for seed in (0, 0, 1, 2)]
+        assert torch.equal(several[0], several[1])
+        for other in several[2:]:
+            assert float((several[0] == other).float().mean()) < 0.5  # one in five by chance
+        for fold, members in ((fold, members) for fold in several for members in groups):
+            counts = torch.bincount(fold[members], minlength=5)
+            assert int(counts.max() - counts.min()) <= 1
+            by_age = fold[members][age[members].argsort()]
+            for k in range(5):  # first of one block of five and last of the next
+                assert int((by_age == k).nonzero()[:, 0].diff().max()) <= 9
+
+
+def test_parts_of_people_with_a_protected_number_depend_on_the_seed_and_spread_its_values():
+    data = Dataset.from_arrays(torch.zeros(100, 1), torch.arange(100.0), protected=[Protected("age", "continuous", ())])
+    parts = [data.split(0.8, seed=seed) for seed in (0, 0, 1)]
+    held_out = [other.c[:, 0] for _, other in parts]
+    assert torch.equal(held_out[0], held_out[1])
+    assert not torch.equal(held_out[0], held_out[2])
+    assert all((rest // 5).unique().tolist() == list(range(20)) for rest in held_out)  # one of five neighbours each
+
+
+def test_folds_of_classes_stay_as_they_are():
+    race = torch.tensor([0.0, 1, 0, 2, 1, 0, 2, 0, 1, float("nan")])
+    both = torch.stack([race, torch.tensor([0.0, 1, 1, 0, 1, 0, 0, 1, 0, 1])], dim=1)
+    assert assign_folds(both, 3, seed=4).tolist() == [0, 0, 1, 1, 2, 1, 0, 0, 2, 2]  # as computed by 0.2.0
+
+
 # --- people drawn again
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import AuxiliaryModel
+from fairfox.choices.tests import FAIR_TESTS, lookup_test
 from fairfox.errors import OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.faux import LIC, FAux
@@ -17,7 +18,7 @@ from fairfox.maps.graph import GraphMap
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
-from fairfox.options import FAIR_TESTS, AuditOptions, lookup_test
+from fairfox.options import AuditOptions
 
 MAPS = [
     name + end
@@ -91,7 +92,7 @@ def test_only_lic_needs_the_truth_and_cannot_audit_a_table():
 
 def test_listing_the_tests_imports_neither_torch_nor_scikit_learn():
     code = (
-        "import sys; from fairfox.options import FAIR_TESTS, lookup_test; lookup_test('rank'); "
+        "import sys; from fairfox.choices.tests import FAIR_TESTS, lookup_test; lookup_test('rank'); "
         "print(sorted({'torch', 'sklearn', 'scipy', 'numpy'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

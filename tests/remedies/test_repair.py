@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from joblib import dump
+from scipy.stats import wasserstein_distance
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -108,6 +109,10 @@ def test_classes_follow_a_threshold_that_keeps_the_rate_of_yes(learnt, others):
     kept = fairfox.repair(chance, learnt, keep_rate=True, **ABOUT)
     before = (chance(learnt) >= 0.5).mean()
     assert kept.predict(learnt).mean() == pytest.approx(before, abs=2 / len(learnt))
+    found = fairfox.audit(kept, others, **ABOUT, options={"refits": 1, "folds": 2}).record
+    assert found.cut == kept.correction.threshold != 0.5
+    rates = [kept.predict(others[others["sex"] == sex]).mean() for sex in "fm"]
+    assert [group.selection_rate for group in found.findings[0].groups] == pytest.approx(rates)
     named = fairfox.repair(model, learnt, **ABOUT)
     assert set(named.predict(others)) <= {"yes", "no"}
 
@@ -122,6 +127,24 @@ def test_a_regression_is_repaired_in_its_own_units(learnt, others):
         fair.predict_proba(others)
 
 
+def test_it_reads_its_model_as_the_audit_did(learnt, others):
+    """Strength 0 gives the model's own predictions, whatever it returns and whatever of it is audited."""
+    model = LogisticRegression().fit(learnt[["income", "skill"]], np.where(learnt["label"], "yes", "no"))
+    rows = others[["income", "skill"]]
+    logit, (no, yes) = model.decision_function(rows), model.predict_proba(rows).T
+    for asked, options, expected in (
+        (model, {"output": "logit"}, logit),
+        (model, {"positive": "no"}, no),
+        (lambda table: model.decision_function(table[list(rows)]), {"returns": "logit"}, yes),
+        (lambda table: model.predict_proba(table[list(rows)]), {}, yes),
+        (lambda table: model.predict_proba(table[list(rows)])[:, 1], {"output": "logit"}, logit),
+    ):
+        same = fairfox.repair(asked, learnt, columns=list(rows), strength=0.0, options=options, **ABOUT)
+        assert same.scores(others)[0] == pytest.approx(expected, abs=1e-9)
+        if "positive" in options:
+            assert np.array_equal(same.predict(others), model.predict(rows))
+
+
 def test_it_refuses_what_its_model_refuses(learnt, others, caplog):
     strict = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(learnt[["job"]], learnt["label"])
     lenient = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())
@@ -134,6 +157,16 @@ def test_it_refuses_what_its_model_refuses(learnt, others, caplog):
     assert out[:3] == pytest.approx(lenient.predict_proba(odd[["job"]])[:3])
     with pytest.raises(ColumnError, match="no column 'job'"):
         fairfox.repair(strict, learnt, **ABOUT).predict(others.drop(columns="job"))
+
+
+@pytest.mark.parametrize("unit", [1, 1000])  # probabilities, and values
+def test_predictions_that_are_no_numbers_are_refused_as_in_an_audit(learnt, others, unit):
+    def model(table):
+        return unit * chance(table).where(table["skill"] < 100)
+
+    odd = others.assign(skill=others["skill"].where(np.arange(len(others)) != 7, 200.0))
+    with pytest.raises(ModelError, match=r"NaN or infinity for 1 of 400 individuals \(first: row 7\)"):
+        fairfox.repair(model, learnt, **ABOUT).predict(odd)
 
 
 def test_a_category_that_the_model_knows_and_the_repair_does_not_keeps_its_prediction(learnt):
@@ -157,11 +190,20 @@ def test_a_repaired_model_asks_its_model_once(learnt, others):
     assert asked == [len(others)]
 
 
+def test_an_audit_of_the_people_that_a_repair_was_learnt_from_says_so(repaired, learnt, others):
+    few = {"refits": 1, "folds": 2}
+    found = [fairfox.audit(repaired, people, **ABOUT, options=few).record for people in (learnt, others)]
+    assert ["these very people" in " ".join(each.warnings) for each in found] == [True, False]
+    assert repr(repaired) == "<function with a repair learnt from 800 people>"
+
+
 def test_numbers_and_strengths_that_cannot_be_are_refused(learnt):
     with pytest.raises(OptionError, match="'skill' is a number, but a repair compares groups"):
         fairfox.repair(chance, learnt, protected="skill", label="label")
     with pytest.raises(OptionError, match=r"strength is 1\.5; expected a number from 0 to 1"):
         fairfox.repair(chance, learnt, strength=1.5, **ABOUT)
+    with pytest.raises(OptionError, match=r"'strenght' is not an option\. Did you mean 'strength'"):
+        fairfox.repair(chance, learnt, strenght=1, **ABOUT)
 
 
 def test_a_repair_comes_back_from_its_file_and_refuses_another_model(learnt, others, tmp_path):
@@ -194,3 +236,25 @@ def test_several_protected_variables_and_given_columns(learnt, others):
     held = fairfox.repair(chance, learnt, given=["job"], **ABOUT).predict_proba(others)[:, 1]
     smith = others["job"] == "smith"
     assert held[smith].mean() > held[~smith].mean() + 0.1  # what is given may make a difference
+
+
+def test_the_gap_between_large_groups_closes_beside_many_tiny_ones():
+    def people(n, seed):
+        """Return two large groups in which b goes with a or against it, which no single feature shows."""
+        rng = np.random.default_rng(seed)
+        large = rng.integers(0, 2, n)
+        a, b, income = rng.normal(size=(3, n))
+        race = np.where(large, "x", "y").astype(object)
+        race[:96] = np.repeat([f"tiny {k}" for k in range(8)], 12)
+        b = 0.8 * np.where(large, a, -a) + 0.6 * b
+        return pd.DataFrame({"race": race, "income": income + 0.8 * large, "a": a, "b": b})
+
+    def model(table):
+        return 1 / (1 + np.exp(-(0.8 * table["income"] + 1.5 * table["a"] * table["b"])))
+
+    others = people(1000, seed=1)
+    fair = fairfox.repair(model, people(1000, seed=0), protected="race")
+    sides = [(others["race"] == race).to_numpy() for race in "xy"]
+    predictions = model(others).to_numpy(), fair.predict_proba(others)[:, 1]
+    before, after = (wasserstein_distance(*(out[side] for side in sides)) for out in predictions)
+    assert after < 0.3 * before  # 0.17 is aimed at

@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairfox.choices.tests import FAIR_TESTS
 from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import Measurement, combine
-from fairfox.options import FAIR_TESTS
 from fairfox.statistics.groups import (
     Decisions,
     Rule,

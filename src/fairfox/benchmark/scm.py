@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from fairfox.choices.kinds import Number
 from fairfox.errors import OptionError, ShapeError
-from fairfox.options import Number
 
 Values = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Values]

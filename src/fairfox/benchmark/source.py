@@ -15,10 +15,10 @@ from torch import Tensor
 
 from fairfox.benchmark.cvae import ConditionalVAE, Training, relative_spread, train_vae
 from fairfox.benchmark.fusion import Block
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import Series, column, floats, levels_of, load_table, missing, places_of
 from fairfox.errors import DataError, OptionError
-from fairfox.options import Number
 
 _log = logging.getLogger("fairfox")
 

@@ -99,16 +99,7 @@ def audit(
             raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
     asked = {**chosen.recorded(), "model_sha256": file_sha256(model)}
     tried = None if alternatives is None else read_alternatives(alternatives, asked)
-    target = find_model(model, trust=trust_model, endpoint=endpoint)
-    if isinstance(target, Endpoint) and chosen.certify:  # before the first call
-        raise OptionError(
-            "A model behind a URL only returns predictions, and certificates need the model itself; omit --certify, or "
-            "give the model's file"
-        )
-    if repair is not None:
-        from fairfox.remedies.repair import load_repair
-
-        target = load_repair(repair, target, model_sha256=file_sha256(model))
+    target = _target(model, repair, chosen, trust=trust_model, endpoint=endpoint)
     recorded = _recorded(target)
     if streamed:
         source = ModelSource(model, trust_model, endpoint)
@@ -132,6 +123,24 @@ def audit(
     click.get_current_context().exit(code)
 
 
+def _target(model: str, repair: Path | None, options: AuditOptions, *, trust: bool, endpoint: dict[str, Any]) -> Any:
+    """Return the model, repaired where there is a repair."""
+    from fairfox.data.files import file_sha256
+    from fairfox.models.http import Endpoint
+
+    target = find_model(model, trust=trust, endpoint=endpoint)
+    if isinstance(target, Endpoint) and options.certify:  # before the first call
+        raise OptionError(
+            "A model behind a URL only returns predictions, and certificates need the model itself; omit --certify, or "
+            "give the model's file"
+        )
+    if repair is None:
+        return target
+    from fairfox.remedies.repair import load_repair
+
+    return load_repair(repair, target, model_sha256=file_sha256(model))
+
+
 def _recorded(target: object) -> dict[str, Any]:
     """Return what the settings of a result say about the command and its files."""
     from fairfox.data.files import file_sha256
@@ -141,7 +150,7 @@ def _recorded(target: object) -> dict[str, Any]:
     context = click.get_current_context()
     given, config = context.params, context.meta.get(CONFIG)
     recorded = {
-        "model_source": given["model"],
+        "model_source": " with the repair ".join(str(given[n]) for n in ("model", "repair") if given[n] is not None),
         "table": redacted(str(given["table"])),
         "model_sha256": file_sha256(given["model"]),
         "repair_sha256": None if given["repair"] is None else file_sha256(given["repair"]),

@@ -1,19 +1,23 @@
 """`fairfox demo`: audit a biased and a fair lending model of people whose true counterfactuals are known.
 
+`fairfox datasets [NAME]...`: list the public datasets and where each is; fetch those that are named.
+
 The parts are functions of their own (`run_demo`, `lending_model`, `audit_lending`): tests and experiments use them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from inspect import getdoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from fairfox.cli.options import FOLDER, audit_options, once
-from fairfox.cli.progress import progress_bar, say
+from fairfox.cli.progress import Report, progress_bar, say
 
 if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --help` must not wait for torch
     from torch import Tensor, nn
@@ -23,7 +27,6 @@ if TYPE_CHECKING:  # the library is imported in the functions: `fairfox demo --h
     from fairfox.findings import AuditRecord
 
 _OUT = "Folder for the two reports, summary.json and the applicants as people.csv."
-Progress = Callable[[str, float], None]  # what is being done, and which fraction of the whole is done
 
 
 @click.command()
@@ -101,7 +104,7 @@ class DemoAudit(NamedTuple):
 
 
 def run_demo(
-    *, people: int = 10_000, seed: int = 0, progress: Progress | None = None
+    *, people: int = 10_000, seed: int = 0, progress: Report | None = None
 ) -> tuple[DemoAudit, DemoAudit, Population]:
     """Return the audits of a biased and of a fair model of the same lending population, and that population.
 
@@ -184,3 +187,34 @@ def _sentences(unfair: dict[str, Any], fair: dict[str, Any]) -> list[str]:
         f"Fair model: mean |effect| is {fair['mean_effect'] / unfair['mean_effect']:.3f} of the biased one's, "
         f"{fair['confident']} people confidently flagged.",
     ]
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def datasets(names: tuple[str, ...]) -> None:
+    """List the public datasets that fairfox can load, or download those with a NAME.
+
+    A file in the folder that FAIRFOX_DATA names is taken as it is. Otherwise it is downloaded from its public source,
+    checked by its checksum, and kept in the cache (FAIRFOX_CACHE). The paths of the files go to stdout, what the data
+    is for and what is wrong with it to stderr.
+    """
+    from fairfox.data.catalog import DATASETS, find_dataset  # here: `fairfox datasets --help` must not wait for Arrow
+    from fairfox.data.files import fetch_file
+
+    if not names:
+        table = Table(caption="Fetch one, and see what is wrong with it: fairfox datasets NAME", caption_justify="left")
+        for heading in ("Name", "Where it is", "What it is for"):
+            table.add_column(heading)
+        for name, dataset in DATASETS.items():
+            table.add_row(name, dataset.availability, dataset.purpose)
+        Console(highlight=False).print(table)
+        return
+    from fairfox.data import datasets as loaders
+
+    errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    for name, dataset in [(name, find_dataset(name)) for name in names]:  # before any is fetched
+        for file in dataset.files:
+            click.echo(fetch_file(file))
+        about = getdoc(getattr(loaders, dataset.loader)) or ""
+        errors.print(f"{name}: from fairfox.data.datasets import {dataset.loader}")
+        errors.print(about.partition("\n\nArgs:")[0])

@@ -22,7 +22,7 @@ COMMANDS = {
     "alternatives": ("fairfox.cli.remedies", "Find less unequal alternatives to a model, and what they cost."),
     "audit": ("fairfox.cli.audit", "Find the people whose prediction depends on a protected column."),
     "compare": ("fairfox.cli.compare", "Compare two models on the same people, or two audits."),
-    "datasets": ("fairfox.cli.datasets", "List the public datasets that fairfox can load, or download some."),
+    "datasets": ("fairfox.cli.demo", "List the public datasets that fairfox can load, or download some."),
     "demo": ("fairfox.cli.demo", "Audit a biased and a fair lending model on generated people."),
     "fit": ("fairfox.cli.score", "Fit a fairness test on a table and save it to a file."),
     "plan": ("fairfox.cli.compare", "Say how many people an audit needs to detect an effect of a given size."),

@@ -11,23 +11,9 @@ from typing import Any
 
 import click
 
+from fairfox.choices.kinds import Anything, Choice, Flag, Names, Number, Settings, meant_share
 from fairfox.errors import OptionError, redacted
-from fairfox.options import (
-    DATA,
-    ESTIMATION,
-    MODEL,
-    OUTPUT,
-    SECTIONS,
-    Anything,
-    AuditOptions,
-    Choice,
-    Flag,
-    Names,
-    Number,
-    Settings,
-    meant_share,
-    split_names,
-)
+from fairfox.options import DATA, ESTIMATION, MODEL, OUTPUT, SECTIONS, AuditOptions, split_names
 
 TYPED = "fairfox.typed"  # where a command finds the words as they were typed
 _EVERYTHING = "fairfox.help"  # whether the help shows every option

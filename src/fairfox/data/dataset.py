@@ -198,8 +198,9 @@ class Dataset:
 
     def split(self, fraction: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
         """Return two random parts, the first with `fraction` of each protected class."""
-        order = _stratified_order(self.c, seed=seed)
-        place = torch.arange(len(self))
+        numbers = [v for v, p in enumerate(self.protected) if p.is_continuous]
+        block = round(1 / min(fraction, 1 - fraction)) if 0 < fraction < 1 else 1
+        order, place = _stratified_order(self.c, seed=seed, numbers=numbers, block=block), torch.arange(len(self))
         taken = ((place + 1) * fraction).floor() > (place * fraction).floor()
         return self[order[taken].sort().values], self[order[~taken].sort().values]
 
@@ -334,10 +335,13 @@ def fitting_order(data: Dataset, *, seed: int) -> Tensor:
     return torch.tensor(sorted(range(len(data)), key=lambda row: (hashes[row], marks[row])), dtype=torch.long)
 
 
-def assign_folds(c: Tensor, folds: int, *, seed: int) -> Tensor:
-    """Return a fold number per individual (N,), every protected class spread evenly over the folds."""
+def assign_folds(c: Tensor, folds: int, *, seed: int, numbers: Sequence[int] = ()) -> Tensor:
+    """Return a fold number per individual (N,), every protected class spread evenly over the folds.
+
+    `numbers` are the columns of c that hold no classes: people with neighbouring values are dealt to all folds.
+    """
     fold = torch.empty(len(c), dtype=torch.long)
-    fold[_stratified_order(c, seed=seed)] = torch.arange(len(c)) % folds
+    fold[_stratified_order(c, seed=seed, numbers=numbers, block=folds)] = torch.arange(len(c)) % folds
     return fold
 
 
@@ -380,10 +384,11 @@ def _weighted_rows(group: Tensor, weights: Tensor, generator: torch.Generator) -
     return torch.cat(rows)
 
 
-def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
+def _stratified_order(c: Tensor, *, seed: int, numbers: Sequence[int], block: int) -> Tensor:
     """Return a random order of the rows in which equal protected values stand together, and close ones near.
 
-    Variables with few values come first, so that one that is different for everyone does not split the classes.
+    Variables with few values come first, so that one that is different for everyone does not split the classes. Along
+    columns that are numbers, every `block` neighbours of the same classes stand in random order.
     """
     shuffled = torch.randperm(len(c), generator=torch.Generator().manual_seed(seed))
     if c.shape[1] == 0:
@@ -391,7 +396,12 @@ def _stratified_order(c: Tensor, *, seed: int) -> Tensor:
     values = c[shuffled].cpu().double().nan_to_num(nan=-1.0)
     fewest_first = sorted(values.unbind(1), key=lambda column: len(column.unique()))
     _, group = torch.unique(torch.stack(fewest_first, dim=1), dim=0, return_inverse=True)
-    return shuffled[torch.argsort(group, stable=True)]
+    order = shuffled[torch.argsort(group, stable=True)]
+    if numbers:  # without ties, the order so far is the same for every seed
+        classes = c[order].cpu()[:, [v for v in range(c.shape[1]) if v not in numbers]].nan_to_num(nan=-1.0).long()
+        _, near = torch.cat([torch.arange(len(c))[:, None] // block, classes], dim=1).unique(dim=0, return_inverse=True)
+        order[near.argsort(stable=True)] = order[shuffled[near[shuffled].argsort(stable=True)]]
+    return order
 
 
 def _tensor(values: object) -> Tensor:

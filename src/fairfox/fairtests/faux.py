@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, heads_of
+from fairfox.choices.kinds import Number
 from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import DataError, NotFittedError, OptionError, ShapeError
@@ -30,7 +31,6 @@ from fairfox.gradients.jacobian import jacobian, slope, suited_step
 from fairfox.gradients.relu import BlockProducts, Pairing, pairing_of, whole_products
 from fairfox.maps.protocol import FLAT
 from fairfox.models.protocol import Model
-from fairfox.options import Number
 
 _BLOCK_ON_GPU = 1 << 19  # rows: with fewer a GPU is idle most of the time
 

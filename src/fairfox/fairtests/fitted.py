@@ -18,6 +18,7 @@ from torch import Tensor
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, infer_groups
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_qualities, predicted_values, proxy_strength
 from fairfox.auxiliary.training import on_threads_by_size
+from fairfox.choices.tests import DIRECT, FAIR_TESTS, TOTAL
 from fairfox.data.dataset import Dataset, assign_folds, fitting_order, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
@@ -28,7 +29,7 @@ from fairfox.fairtests.registry import make_test, settings_by_test
 from fairfox.maps.check import Support
 from fairfox.maps.conditional import tells_group
 from fairfox.models.protocol import Model
-from fairfox.options import DIRECT, FAIR_TESTS, TOTAL, AuditOptions
+from fairfox.options import AuditOptions
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of the whole
 _log = logging.getLogger("fairfox")
@@ -285,7 +286,8 @@ def fit_folds(
     order = fitting_order(data, seed=options.seed)
     alike = None if own else Auxiliaries.of(data[order], options, options.seed)
     fold = torch.empty_like(order)
-    fold[order] = assign_folds(data.c[order], options.folds, seed=options.seed)
+    numbers = [v for v, p in enumerate(data.protected) if p.is_continuous]
+    fold[order] = assign_folds(data.c[order], options.folds, seed=options.seed, numbers=numbers)
     out: list[Fold] = []
     failed: set[str] = set()
     for k in range(options.folds):
@@ -356,7 +358,7 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
         counts = [int((c == code).sum()) for code in range(len(p.levels))]
         smallest, level = min(zip(counts, p.levels, strict=True))
         if smallest < fewest:
-            merge = "merge rare classes (merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
+            merge = "merge more rare classes (a larger merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
             raise DataError(
                 f"Group '{level}' of '{p.name}' has only {smallest} people to learn from; at least {fewest} are "
                 f"needed: {merge}give more rows, or another reference table"

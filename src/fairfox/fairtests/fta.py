@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, heads_of
+from fairfox.choices.kinds import Number
 from fairfox.data.contrasts import Contrast, derivatives
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.errors import NotFittedError, OptionError
@@ -19,7 +20,6 @@ from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.gradients.alignment import Head, gradient_norm, sensitive_subspace
 from fairfox.gradients.jacobian import ORDERS, largest_change
 from fairfox.models.protocol import Model
-from fairfox.options import Number
 
 
 @dataclass(kw_only=True)

@@ -68,11 +68,9 @@ class Inputs:
             data = encoding.encode(people)
             check_given_columns(data if learnt is None else learnt, options.given)  # refuses what cannot be
         else:
-            check_columns(test, described, people)
-            encoding, learnt = test.encoding.for_table(people), test.known
-            data = encoding.encode(people)
-        read_as = {name: getattr(options, name) for name in ("kind", "positive", "output", "returns")}
-        target = as_model(model, encoding, **read_as, example=data.x[:_EXAMPLE])
+            encoding, data = read_people(test, described, people)
+            learnt = test.known
+        target = read_model(model, encoding, options, data.x)
         hashes = {
             "rows_sha256": rows_sha256(data),
             "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
@@ -103,6 +101,13 @@ class Inputs:
     def fitting_values(self) -> Dataset:
         """The protected values that everything was fitted on."""
         return self.data if self.protected_values is None else self.protected_values
+
+    @property
+    def cut(self) -> float | None:
+        """The prediction from which on the answer is yes: as asked, the model's own, or one half of a probability."""
+        own = None if self.described is None else self.described.threshold
+        half = 0.5 if self.target.unit == "probability" else None
+        return next((cut for cut in (self.options.decision_threshold, own, half) if cut is not None), None)
 
     def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
         """Return numbers by the full names of their groups; "" is everyone."""
@@ -156,6 +161,19 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
     edges = [edge for graph in graphs for edge in read_graph(graph).items()]
     named = dict.fromkeys(name for child, parents in edges for name in (child, *parents))
     return [*options.given, *(name for name in named if name in columns)]
+
+
+def read_model(model: object, encoding: Encoding, options: AuditOptions, example: Tensor | None) -> TargetModel:
+    """Return a model on encoded rows; it is asked about some of the example's rows, to see what it returns."""
+    read_as = {name: getattr(options, name) for name in ("kind", "positive", "output", "returns")}
+    return as_model(model, encoding, **read_as, example=None if example is None else example[:_EXAMPLE])
+
+
+def read_people(test: FittedTest, described: Description | None, people: Table) -> tuple[Encoding, Dataset]:
+    """Return a table as a fitted test reads it; other columns than the model's or the test's are refused."""
+    check_columns(test, described, people)
+    encoding = test.encoding.for_table(people)
+    return encoding, encoding.encode(people)
 
 
 def check_columns(test: FittedTest, described: Description | None, people: Table) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from fairfox.auxiliary.model import infer_groups
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_qualities, predicted_values
 from fairfox.auxiliary.training import on_threads_by_size
+from fairfox.choices.tests import DIRECT, SAMPLED, TOTAL
 from fairfox.data.dataset import Dataset
 from fairfox.errors import FairfoxError
 from fairfox.fairtests.effect import Effect, Share
@@ -37,7 +38,6 @@ from fairfox.fairtests.fitted import (
 from fairfox.fairtests.protocol import CounterfactualTest, JudgingTest, Measurement, join_measurements
 from fairfox.maps.protocol import compared_pairs
 from fairfox.models.protocol import Model
-from fairfox.options import DIRECT, SAMPLED, TOTAL
 
 GRID = (0.99, 0.95, *(k / 10 for k in range(9, -1, -1)))  # of persistence, for the tipping point
 _CURVE, _DRAWS_OF_CURVE = 500, 10  # people, and their draws at each persistence of the grid

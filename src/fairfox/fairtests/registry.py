@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from fairfox.auxiliary.linear import LinearAuxiliary
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel
+from fairfox.choices.tests import FAIR_TESTS, TestInfo, lookup_test
 from fairfox.data.dataset import Dataset
 from fairfox.errors import OptionError, did_you_mean
 from fairfox.fairtests.effect import Effect
@@ -23,7 +24,7 @@ from fairfox.maps.graph import GraphMap, read_graph
 from fairfox.maps.move import MoveMap
 from fairfox.maps.rank import RankMap
 from fairfox.maps.transport import TransportMap
-from fairfox.options import FAIR_TESTS, AuditOptions, TestInfo, check_given, check_holds, lookup_test
+from fairfox.options import AuditOptions, check_given, check_holds
 
 _OWN = ("variable", "only", "refits")  # set by the audit, not by a setting of the test
 

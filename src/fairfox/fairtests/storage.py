@@ -168,11 +168,11 @@ def _read(content: bytes) -> tuple[Any, dict[str, Tensor]]:
     """Return the nodes and tensors of a file, where this version of fairfox can read it and its checksum is right."""
     length = int.from_bytes(content[:8], "little")
     if not 2 <= length <= min(len(content) - 8, _LARGEST_HEADER):
-        raise FileError("it is truncated, or was not written by fairfox fit")
+        raise FileError("it is truncated, or was not written by fairfox")
     header = _json(content[8 : 8 + length])
     texts = header.get("__metadata__") if isinstance(header, dict) else None
     if not isinstance(texts, dict) or list(texts) != [_KEY] or not isinstance(texts[_KEY], str):
-        raise FileError("it was not written by fairfox fit")
+        raise FileError("it was not written by fairfox")
     claimed, text = texts[_KEY][:_HASH], texts[_KEY][_HASH:]
     about = _json(text)
     written = about.get("format") if isinstance(about, dict) else None

@@ -8,13 +8,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.effect import Effect
 from fairfox.fairtests.protocol import Measurement
 from fairfox.maps.rank import SwapMap, own_columns
 from fairfox.models.protocol import Model
-from fairfox.options import Number
 
 
 @dataclass(kw_only=True)

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from fairfox.auxiliary.linear import LinearAuxiliary, LinearMember
 from fairfox.auxiliary.model import Auxiliary
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.fairtests.protocol import Measurement, combine
@@ -20,7 +21,6 @@ from fairfox.gradients.alignment import sensitive_subspace
 from fairfox.gradients.jacobian import gradient_flow, jacobian
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
-from fairfox.options import Number
 
 NOT_FINITE = "the loss is 0 or infinite here, so its growth is undefined"
 UNLABELLED = "label unknown"

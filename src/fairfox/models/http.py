@@ -12,11 +12,11 @@ from urllib.parse import urlsplit, urlunsplit
 import narwhals as nw
 import numpy as np
 
+from fairfox.choices.kinds import Number
 from fairfox.data.table import objects
 from fairfox.errors import DataError, ModelError, OptionError
 from fairfox.models.http_client import LONGEST_QUOTE, JsonClient
 from fairfox.models.protocol import Description, check_rows, row_blocks
-from fairfox.options import Number
 
 _DATATYPES = "BOOL|BYTES|U?INT(8|16|32|64)|FP(16|32|64)"
 _PROTOCOLS = (

@@ -63,6 +63,8 @@ class Description:
     names: tuple[str, ...] | None = None  # the columns it was trained on, in order, where it knows them
     as_category: frozenset[str] = frozenset()  # columns that are categories to it, whatever they are in the table
     width: int | None = None  # how many columns it takes, where it knows
+    threshold: float | None = None  # of a yes, where it is not one half
+    repaired_with: str | None = None  # the hash of the people that a repair was learnt from
 
     def describe(self) -> Description:
         """Return itself, so that a Description can stand in for a model."""
@@ -194,7 +196,7 @@ def predict(model: Model, x: Tensor, *, batch_size: int = 4096) -> Tensor:
     # A black box batches its own calls: tree ensembles want large blocks.
     size = batch_size if model.differentiable else max(len(x), 1)
     with torch.no_grad():
-        batches = [_one_each(model(x[rows]), x[rows], rows.start) for rows in row_blocks(len(x), size)]
+        batches = [check_finite(model(x[rows]), len(x[rows]), rows.start) for rows in row_blocks(len(x), size)]
     return torch.cat(batches) if batches else x.new_zeros(0)
 
 
@@ -214,18 +216,19 @@ def predict_once(model: Model, x: Tensor, batch_size: int) -> Tensor:
     return torch.empty_like(found).index_copy_(0, order, found)[place]
 
 
-def _one_each(out: Tensor, x: Tensor, first: int) -> Tensor:
-    check_rows(out, len(x))
+def check_finite(out: Tensor, people: int, first: int = 0) -> Tensor:
+    """Return one finite prediction per individual (N,), or raise; `first` is the row of the first one."""
+    check_rows(out, people)
     if out.ndim == 2 and out.shape[1] != 1:
         raise ShapeError(f"The model returned {out.shape[1]} columns; choose the audited class (positive=...)")
-    out = out.reshape(len(x))
+    out = out.reshape(people)
     largest = min(LARGEST, torch.finfo(out.dtype).max ** 0.5) if out.is_floating_point() else LARGEST
     bad = ~(out.abs() <= largest)  # NaN, infinity, and what is infinite when it is squared
     if bad.any():
         row = first + int(bad.nonzero()[0, 0])
         found = f"numbers above {largest:.2g}" if bool(out.isfinite().all()) else "NaN or infinity"
         raise ModelError(
-            f"The model returned {found} for {int(bad.sum())} of {len(x)} individuals (first: row {row}); every "
+            f"The model returned {found} for {int(bad.sum())} of {people} individuals (first: row {row}); every "
             "individual needs a finite prediction: check missing values in the table, or the model"
         )
     return out

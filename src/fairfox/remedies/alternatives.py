@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -41,7 +43,7 @@ FILES = ("alternatives.json", "alternatives.csv", "alternatives.svg")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of repairs
 FLOORS = (1.0, 3.0)  # of `train_fair`
 _FEATURES = 2  # that are dropped and repaired: those with the largest contributions
-_MOST_PEOPLE = 3_000  # drawn at random: more take time, and hardly change a mean
+_MOST_PEOPLE = 8_000  # drawn at random, half of them to learn from; with fewer, repairs cost more than they must
 _FOLDS, _REFITS = 2, 2
 _VALUES = 8  # of other people, that a dropped feature has
 _MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
@@ -197,11 +199,12 @@ def alternatives(
 ) -> Alternatives:
     """Return less unequal models with what they cost: repairs, features dropped or repaired, `train_fair`, your own.
 
-    Everything that learns, learns from one half of the people and is measured on the other, and the other way round.
+    Everything that learns, learns from one half of the people and is measured on the other, by maps of that other half;
+    and the other way round.
 
     Args:
         model: the model as it is, as for `fairfox.audit`.
-        table: the people, at best not those that the model was trained on; of more than 3,000 a random sample is taken.
+        table: the people, at best not those that the model was trained on; of more than 8,000 a random sample is taken.
         protected: as for `fairfox.audit`, but no numbers.
         label: the column of true outcomes, which performance is measured by.
         candidates: other models by name, which take columns of this model.
@@ -218,7 +221,7 @@ def alternatives(
         progress: called with what is being done and the fraction done.
         unknown: refused, with what to write instead.
     """
-    refuse_outside(unknown)
+    refuse_outside(unknown, *signature(alternatives).parameters)
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
     )
@@ -263,27 +266,13 @@ def find_alternatives(
     say("fitting maps", 0.02)
     folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: say(text, 0.1 * done))
     measuring = Measuring(inputs, data, folds, y.double().numpy(force=True))
-    plan = [
-        *[("the model as it is", "model", lambda fold, fitting: inputs.target)],
-        *measuring.repairs(),
+    others = [
+        *measuring.own(candidates or {}),
         *measuring.of_features(),
         *measuring.fair_networks(),
-        *measuring.own(candidates or {}),
         *measuring.searched(people, estimator, search),
     ]
-    tried: list[Alternative] = []
-    not_run: dict[str, str] = {}
-    for place, (name, kind, make) in enumerate(plan):
-        if tried and perf_counter() - started > 60 * max_minutes:
-            not_run[name] = _NOT_RUN
-            continue
-        say(name, 0.1 + 0.9 * place / len(plan))
-        try:
-            tried.append(measuring.measure(name, kind, make, tried[0] if tried else None))
-        except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-            if not tried:  # the model itself
-                raise
-            not_run[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    tried, not_run = measuring.measure_all(others, max_loss, until=started + 60 * max_minutes, say=say)
     say("done", 1.0)
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
     return Alternatives(
@@ -321,13 +310,13 @@ class Measuring:
         """Return a candidate's performance and effects; `model` is the model as it is."""
         main = measured_name(self.inputs.options)
         out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
-        for fold in self.folds:
+        for fold, other in zip(self.folds, reversed(self.folds), strict=True):  # of two: no repair has its own judge
             candidate, people = make(fold, self.data[self._rest(fold)]), self.data[fold.rows]
             own = predict(candidate, people.x)
             out[fold.rows] = own.numpy(force=True)
             for reading, into in ((main, effect), (SAME_OUTCOME, same)):
-                if reading in fold.test.tests:
-                    found = fold.test.measure_one(reading, candidate, people, predictions=own)
+                if reading in other.test.tests:
+                    found = other.test.measure_one(reading, candidate, people, predictions=own)
                     scores = torch.where(found.abstained.to(found.score.device), torch.nan, found.score)
                     into[fold.rows] = scores.double().numpy(force=True)
         counts = np.ones(len(out)) if self.data.weights is None else self.data.weights.double().numpy(force=True)
@@ -346,10 +335,39 @@ class Measuring:
             loss=0.0 if model is None else _loss(found_performance[0], model.performance[0]),
         )
 
-    def repairs(self) -> Iterator[tuple[str, str, Make]]:
-        """Yield repairs of several strengths."""
+    def measure_all(
+        self, others: Sequence[tuple[str, str, Make]], max_loss: float, *, until: float, say: Progress
+    ) -> tuple[list[Alternative], dict[str, str]]:
+        """Return the model as it is, its repairs and the others, measured, and why the rest was not."""
+        tried: list[Alternative] = []
+        not_run: dict[str, str] = {}
+        itself = ("the model as it is", "model", lambda fold, fitting: self.inputs.target)
+        expected = 2 + len(STRENGTHS) + len(others)
+        for place, (name, kind, make) in enumerate(chain([itself], self.repairs(tried, max_loss), others)):
+            if tried and perf_counter() > until:
+                not_run[name] = _NOT_RUN
+                continue
+            say(name, 0.1 + 0.9 * place / expected)
+            try:
+                tried.append(self.measure(name, kind, make, tried[0] if tried else None))
+            except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+                if not tried:  # the model itself
+                    raise
+                not_run[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+        return tried, not_run
+
+    def repairs(self, tried: Sequence[Alternative], max_loss: float) -> Iterator[tuple[str, str, Make]]:
+        """Yield repairs of several strengths, then one whose loss should be just within `max_loss`.
+
+        By then `tried` has the first ones: whoever asks for the next repair has measured those before.
+        """
         for strength in STRENGTHS:
             yield f"repaired, strength {strength:g}", "repair", self._repaired(None, strength)
+        losses = [0.0, *(each.loss for each in tried if each.kind == "repair")]
+        if len(losses) == 1 + len(STRENGTHS) and losses[-1] > max_loss:
+            strength = round(float(np.interp(max_loss, np.maximum.accumulate(losses), [0.0, *STRENGTHS])), 2)
+            if strength > 0 and strength not in STRENGTHS:
+                yield f"repaired, strength {strength:g}", "repair", self._repaired(None, strength)
 
     def of_features(self) -> Iterator[tuple[str, str, Make]]:
         """Yield the model with single features dropped or repaired: those that the effect goes through most."""

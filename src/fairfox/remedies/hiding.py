@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.adversarial import HidingSettings, train_networks
 from fairfox.auxiliary.training import check_groups
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.encoding import encode_feature, fit_encoding
 from fairfox.data.files import write_text
@@ -25,7 +26,6 @@ from fairfox.data.table import Level, Table, column, listed, load_table
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.models.protocol import Description, Output, class_index
 from fairfox.models.torch import TorchModel, load_mlp, save_mlp
-from fairfox.options import Number
 from fairfox.statistics.performance import performance
 
 _log = logging.getLogger("fairfox")

@@ -61,10 +61,11 @@ def fit_correction(
 ) -> Correction:
     """Return the correction of a model that takes away most of its mean |effect|, or as much of it as `strength` says.
 
-    Predictions change as little as they can while two numbers fall by the same share. The first is the mean |effect| of
-    people who are held out, the second the Wasserstein distance between the predictions of the groups' real people.
-    Without the second the network learns to please counterfactual rows that nobody has. With given columns
-    groups may differ, and with `only` the effect is that of one feature; then the first number counts alone.
+    Predictions change as little as they can while the effect and the gap fall by the same share. The effect is the mean
+    |effect| of people who are held out. The gap is the Wasserstein distance between the predictions of the groups' real
+    people: with several groups, of each from all others. It need not fall below what chance explains. Without the gap
+    the network learns to please counterfactual rows that nobody has. With given columns groups may differ, and with
+    `only` the effect is that of one feature; then the effect counts alone.
     """
     check_repairable(test, strength)
     found = Correction(test=test, use_protected=use_protected)
@@ -107,39 +108,34 @@ def _train(
 ) -> bool:
     """Return whether there was an effect for the learner to take away; `both` says whether the gap counts too."""
     with torch.no_grad():
-        before = torch.stack([learner.change_and_effect(rest)[1], learner.gap(real)])
+        before = torch.cat([learner.change_and_effect(rest)[1][None], learner.gaps(real)])
     if before[0] <= _NONE:
         return False
     goals = (1 - _TAKEN * strength) * before
-    goals[1] = torch.maximum(goals[1], real.by_chance(generator) / learner.spread)
+    goals[1:] = torch.maximum(goals[1:], real.by_chance(generator) / learner.spread)
     width = torch.minimum(goals, before - goals).clamp(min=_NONE)
-    weights = strength * torch.tensor([1.0, float(both)], device=goals.device)
-    adam = torch.optim.AdamW(
-        [
-            {"params": [*learner.net.parameters()], "weight_decay": decay},
-            {"params": [learner.kept], "weight_decay": 0.0},
-        ],
-        lr=_RATE,
-    )
+    weights = torch.full_like(goals, strength * both / (len(goals) - 1))
+    weights[0] = strength
+    net = {"params": [*learner.net.parameters()], "weight_decay": decay}
+    adam = torch.optim.AdamW([net, {"params": [learner.kept], "weight_decay": 0.0}], lr=_RATE)
     slower = torch.optim.lr_scheduler.CosineAnnealingLR(adam, _STEPS)
     # not the loop of auxiliary/training: here weights follow goals, and a row is compared with others
     for step in range(1, _STEPS + 1):
         batch = fitting.taken(torch.randint(len(fitting.here), (_BATCH,), generator=generator))
         change, effect = learner.change_and_effect(batch)
-        gap = learner.gap(real) if both else torch.zeros_like(effect)
+        gaps = learner.gaps(real) if both else torch.zeros_like(goals[1:])
         adam.zero_grad()
-        (change + weights[0] * effect + weights[1] * gap).backward()
+        (change + weights[0] * effect + (weights[1:] * gaps).sum()).backward()
         adam.step()
         slower.step()
         if step % _EVERY == 0:
             with torch.no_grad():
-                now = torch.stack([learner.change_and_effect(rest)[1], gap])
+                now = torch.cat([learner.change_and_effect(rest)[1][None], gaps])
                 weights = (weights * (_PUSH * ((now - goals) / width).clamp(-1, 1)).exp()).clamp(max=_MOST)
     taken = float(1 - now[0] / before[0])
     if taken < _TAKEN * strength - _SHORT:
         _log.warning(
-            f"The repair takes away {taken:.0%} of the mean effect, and not {_TAKEN * strength:.0%} as it should; give "
-            "more people to learn from."
+            f"The repair takes away {taken:.0%} of the effect, not {_TAKEN * strength:.0%}; give it more people."
         )
     return True
 
@@ -165,18 +161,18 @@ class _Real(NamedTuple):
         return cls(own.float(), here.float(), torch.stack(sides or [torch.zeros_like(here.float())], dim=1))
 
     def by_chance(self, generator: torch.Generator) -> Tensor:
-        """Return how far the predictions of shuffled groups are apart."""
+        """Return how far the predictions of shuffled groups are apart (G,)."""
         orders = [torch.randperm(len(self.here), generator=generator) for _ in range(_SHUFFLES)]
-        return torch.stack([_distance(self.here, self.sides[order]) for order in orders]).mean()
+        return torch.stack([_distances(self.here, self.sides[order]) for order in orders]).mean(0)
 
 
-def _distance(out: Tensor, sides: Tensor) -> Tensor:
-    """Return the Wasserstein-1 distance between the predictions (N,) of both sides, averaged over comparisons.
+def _distances(out: Tensor, sides: Tensor) -> Tensor:
+    """Return the Wasserstein-1 distance between the predictions (N,) of both sides of each comparison (G,).
 
     It is the area between the two distribution functions.
     """
     ordered, order = out.sort()
-    return (sides[order].cumsum(0)[:-1].abs() * ordered.diff()[:, None]).sum(0).mean()
+    return (sides[order].cumsum(0)[:-1].abs() * ordered.diff()[:, None]).sum(0)
 
 
 class _Learner(nn.Module):
@@ -206,14 +202,14 @@ class _Learner(nn.Module):
             change = ((own - people.here) / self.spread).square() / 2
         return (people.weights * change).mean(), (people.weights * apart).mean()
 
-    def gap(self, real: _Real) -> Tensor:
-        """Return how far the groups' predictions are apart."""
-        return _distance(self(real.own, real.here), real.sides) / self.spread
+    def gaps(self, real: _Real) -> Tensor:
+        """Return how far the groups' predictions are apart (G,)."""
+        return _distances(self(real.own, real.here), real.sides) / self.spread
 
 
 def check_repairable(test: FittedTest, strength: float) -> None:
     """Raise where a test has no groups or no ranks, or the strength cannot be."""
-    if not 0 <= strength <= 1:
+    if not isinstance(strength, int | float) or not 0 <= strength <= 1:
         raise OptionError(f"strength is {strength!r}; expected a number from 0 to 1")
     for p in test.known.protected:
         if p.is_continuous:

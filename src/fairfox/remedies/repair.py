@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,23 +19,22 @@ from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, FileError, OptionError
 from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.fairtests.inputs import check_columns
+from fairfox.fairtests.inputs import read_model, read_people
 from fairfox.fairtests.storage import load_correction, save_test
-from fairfox.models.adapters import BlackBoxModel, as_model, describe
-from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.models.adapters import BlackBoxModel, describe
+from fairfox.models.protocol import Description, Output, Returns, TargetModel, check_finite, check_predictions, predict
 from fairfox.options import AuditOptions, refuse_outside
 from fairfox.pipeline import fit_with
 from fairfox.remedies.learning import check_repairable, fit_correction
 
 _log = logging.getLogger("fairfox")
-_EXAMPLE = 1000  # people whose predictions show what the model returns
 UNLAWFUL = (
     "The repaired model takes the protected column as an input. In lending, hiring and some other fields this may be "
     "unlawful; ask your lawyers first."
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RepairedModel:
     """A model with its repair: it predicts from tables, and `fairfox.audit` takes it as a model.
 
@@ -62,8 +61,10 @@ class RepairedModel:
         scores = self._warned(table)
         if self._unit != "probability":
             return scores
-        classes = getattr(self.model, "classes_", None)
-        classes = np.array([0, 1]) if classes is None or len(classes) != 2 else np.asarray(classes)
+        own = getattr(self.model, "classes_", (0, 1))
+        classes = np.asarray(own if len(own) == 2 else (0, 1))
+        if len(own) == 2 and str(self._options.positive) == str(classes[0]):
+            classes = classes[::-1]
         cut = 0.5 if self.correction.threshold is None else self.correction.threshold
         return np.asarray(classes[(scores >= cut).astype(int)])
 
@@ -72,7 +73,7 @@ class RepairedModel:
         category that the repair has not seen."""
         people = load_table(table)
         correction = self.correction
-        target, data, here = _asked(self.model, correction.test, people, use_protected=correction.use_protected)
+        target, data, here = _asked(self.model, correction.test, people, correction.use_protected)
         unseen = torch.zeros(len(data), dtype=torch.bool)
         for f in data.features:
             if f.kind == "categorical":
@@ -92,13 +93,17 @@ class RepairedModel:
     def describe(self) -> Description:
         """Return how the model is called: with a table of its own columns, and the protected ones if it uses them."""
         encoding = self.correction.test.encoding
-        names = encoding.columns
-        if self.correction.use_protected:
-            names = tuple(dict.fromkeys([*names, *(n for source in encoding.sources for n in source.columns)]))
+        sources = encoding.sources if self.correction.use_protected else ()
+        names = tuple(dict.fromkeys([*encoding.columns, *(n for source in sources for n in source.columns)]))
         categories = frozenset(f.name for f in encoding.features if f.kind == "categorical")
         return Description(
-            lambda table: self.scores(table)[0], "table", returns=self._unit, names=names, as_category=categories
-        )
+            lambda table: self.scores(table)[0], "table", returns=self._unit, names=names, as_category=categories,
+            threshold=self.correction.threshold, repaired_with=self.correction.test.fitted_on,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        """Return what is repaired, and from how many people that was learnt."""
+        return f"<{type(self.model).__name__} with a repair learnt from {len(self.correction.test.known):,} people>"
 
     def save(self, path: str | Path, *, model: str | Path) -> None:
         """Write the repair to a `.fox` file with the SHA-256 of the model's own file, which is not copied."""
@@ -108,8 +113,12 @@ class RepairedModel:
         save_test(replace(self.correction, model_sha256=sha256), path)
 
     @property
-    def _unit(self) -> Any:
-        return self.correction.test.options.returns
+    def _options(self) -> AuditOptions:
+        return self.correction.test.options
+
+    @property
+    def _unit(self) -> Returns:
+        return Output(self._options.returns or "value", self._options.output).unit
 
 
 def load_repair(path: str | Path, model: object, *, model_sha256: str | None) -> RepairedModel:
@@ -167,7 +176,7 @@ def repair(
         options: all other options by name, or in groups.
         unknown: refused, with what to write instead.
     """
-    refuse_outside(unknown)
+    refuse_outside(unknown, *signature(repair).parameters)
     chosen = AuditOptions.of(
         options,
         protected=protected,
@@ -193,9 +202,9 @@ def repair_with(
             "(--use-protected), or train the model without it"
         )
     check_repairable(test, strength)
-    target, data, here = _asked(model, test, people, use_protected=use_protected)
+    target, data, here = _asked(model, test, people, use_protected, is_new=True)
     correction = fit_correction(test, target, data, strength=strength, use_protected=use_protected)
-    test = replace(test, options=replace(options, returns=target.unit))
+    test = replace(test, options=_read_again(options, model, target))
     correction = replace(correction, test=test, threshold=options.decision_threshold)
     if keep_rate:
         cut = 0.5 if options.decision_threshold is None else options.decision_threshold
@@ -209,6 +218,13 @@ def repair_with(
     return RepairedModel(model, correction)
 
 
+def _read_again(options: AuditOptions, model: object, target: TargetModel) -> AuditOptions:
+    """Return the options that read a model as it is read now, without asking it about anyone."""
+    output = getattr(target, "output", Output())  # a Model of the user's own has none
+    named = options.positive is not None or describe(model, wanted=options.output) is not None
+    return replace(options, returns=output.returns, positive=options.positive if named else output.column)
+
+
 def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
     """Return the prediction from which on as many people get a yes as did before."""
     scores, wanted = after.numpy(force=True), float(counts[yes.numpy(force=True)].sum())
@@ -220,31 +236,22 @@ def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
 
 
 def _asked(
-    model: object, test: FittedTest, people: Table, *, use_protected: bool
+    model: object, test: FittedTest, people: Table, use_protected: bool, *, is_new: bool = False
 ) -> tuple[TargetModel, Dataset, Tensor]:
     """Return a model on encoded rows, the people of a table, and the model's own predictions for them.
 
-    A model on tables sees the table itself first, so that it refuses what it would refuse alone.
+    A model on tables sees the table itself first, so that it refuses what it would refuse alone. What a new model
+    returns is seen from its predictions.
     """
     options = test.options
-    check_columns(test, describe(model, wanted=options.output), people)
-    encoding = test.encoding.for_table(people)
+    encoding, data = read_people(test, describe(model, wanted=options.output), people)
     lacking = [n for s in encoding.sources for n in s.columns if n not in people.columns]
     if use_protected and lacking:
         raise ColumnError(f"The table has no column '{lacking[0]}', which the repaired model takes; give it")
-    data = encoding.encode(people)
-    target = as_model(
-        model,
-        encoding,
-        kind=options.kind,
-        positive=options.positive,
-        output=options.output,
-        returns=options.returns,
-        example=data.x[:_EXAMPLE] if options.returns is None else None,
-    )
+    target = read_model(model, encoding, options, data.x if is_new else None)
     if isinstance(target, BlackBoxModel) and target.kind == "table":
         own = to_native_frame(people.select(list(encoding.columns)))
-        here = target.output(target.ask(own, len(people)))[:, 0]
+        here = check_finite(target.output(target.ask(own, len(people))), len(people))
     else:
         here = predict(target, data.x, batch_size=options.batch_size)
     return target, data, check_predictions(here, target.unit)

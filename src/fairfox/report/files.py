@@ -16,11 +16,11 @@ import pyarrow.parquet as pq
 from jinja2 import TemplateError
 from torch import Tensor
 
+from fairfox.choices.tests import UNFITTED
 from fairfox.data.dataset import group_name
 from fairfox.data.files import read_text, undisturbed, written_whole
 from fairfox.errors import DataError, FileError, OptionError
 from fairfox.findings import AuditRecord, Finding
-from fairfox.options import UNFITTED
 from fairfox.report.ci import junit_xml, summary_markdown
 from fairfox.report.html import render
 from fairfox.report.pair import render_pair

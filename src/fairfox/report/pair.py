@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairfox.choices.tests import EFFECT
 from fairfox.data.dataset import group_name
 from fairfox.errors import FileError, installed_versions
-from fairfox.options import EFFECT
 from fairfox.report import text
 from fairfox.report.ci import pair_junit, pair_markdown
 from fairfox.report.figures import MOST_FEATURES, Figure, bar_heights, bin_edges

@@ -10,9 +10,10 @@ from typing import Literal
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
+from fairfox.choices.tests import EFFECT
 from fairfox.data.table import verb
 from fairfox.findings import AuditRecord, Finding
-from fairfox.options import EFFECT, AuditOptions
+from fairfox.options import AuditOptions
 from fairfox.report.text import amount, cell, ended, heading_unit, joined, number, people, percent
 from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.groups import VARIABLE
@@ -267,8 +268,9 @@ def reliability_lines(result: AuditRecord) -> list[str]:
 
 
 def next_lines(result: AuditRecord) -> list[str]:
-    """Return what to do about a model that fails, in a sentence; nothing for others, and for protected numbers."""
-    if result.verdict is None or result.verdict.word != "fails" or all(f.kind == "continuous" for f in result.findings):
+    """Return what to do about a model that fails, in a sentence; nothing for others, repairs and protected numbers."""
+    fails = result.verdict is not None and result.verdict.word == "fails"
+    if not fails or result.settings.get("repaired") or all(f.kind == "continuous" for f in result.findings):
         return []
     return [
         "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training the "

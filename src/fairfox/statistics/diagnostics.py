@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
+from fairfox.choices.tests import DIRECT, TestInfo
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import verb
 from fairfox.fairtests.inputs import Inputs
@@ -19,7 +20,7 @@ from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import Model
-from fairfox.options import DIRECT, AuditOptions, TestInfo
+from fairfox.options import AuditOptions
 
 NEAREST = 10  # neighbours: one alone is a matter of luck
 SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
@@ -231,6 +232,8 @@ def find_warnings(
         *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
+    if inputs.described is not None and inputs.described.repaired_with == inputs.hashes["rows_sha256"]:
+        found.append("The repair was learnt from these very people, so it looks better than it is; audit it on others.")
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":
         low, high = float(predictions.min()), float(predictions.max())
         found.append(

@@ -12,12 +12,13 @@ import scipy
 import torch
 from torch import Tensor
 
+from fairfox.choices.tests import TestInfo
 from fairfox.data.contrasts import LOWER
 from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.table import LARGEST
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement
-from fairfox.options import AuditOptions, TestInfo
+from fairfox.options import AuditOptions
 from fairfox.statistics.intervals import CommonVariance, interval, interval_of, p_values, robust_interval
 from fairfox.statistics.multiplicity import benjamini_hochberg
 from fairfox.statistics.performance import Z95

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ import torch
 
 from fairfox.data.files import file_sha256, keep_inputs, lock, write_text
 from fairfox.errors import DataError, FairfoxError, FileError, OptionError, installed_versions, redacted
-from fairfox.fairtests.fitted import FittedTest
+from fairfox.fairtests.fitted import FittedTest, Progress
 from fairfox.fairtests.storage import from_bytes
 from fairfox.options import AuditOptions
 from fairfox.pipeline import fit_with
@@ -39,12 +39,20 @@ from fairfox.streaming.batches import (
     open_test,
     prepare_job,
 )
-from fairfox.streaming.sources import PART_ROWS, RECORD, ModelSource, RowGroups, find_tables, read_pilot, split_tables
+from fairfox.streaming.sources import (
+    PART_ROWS,
+    RECORD,
+    ModelSource,
+    RowGroups,
+    TableFile,
+    find_tables,
+    read_pilot,
+    split_tables,
+)
 from fairfox.streaming.summary import TOTALS, add_totals, result_of
 from fairfox.streaming.workers import PartRecord, PartResult, PartTask, Tick, run_here, run_pool
 
 Engine = Literal["files", "spark", "dask"]
-Progress = Callable[[str, float], None]  # called with what is done, and which fraction of the whole that is
 LEARNT = 50_000  # people of a table that does not fit into memory, from whom maps are learnt
 MANIFEST, SCORES = "manifest.json", "scores.parquet"
 PAGES = tuple(name for name in OUTPUTS if name != SCORES)  # written when everything is done
@@ -133,27 +141,14 @@ def score_files(
     files = find_tables(tables)
     written = None if isinstance(test, FittedTest) else Path(test)
     keep_inputs(files_in(folder), written, model.spec, *(file.path for file in files))
-    people, failed = split_tables(files, part_rows)
-    if failed and not people:
-        raise FileError(_failures(failed))
-    if not people:
-        raise DataError(
-            "The tables have column names but no rows; give one row per individual, not scores that fairfox wrote"
-        )
+    people, failed = _split(files, part_rows)
     read_as, there = model_options(fitted, options or {}), {} if device == "cpu" else {"device": device}
-    settings = {
-        "test": {"name": _HERE if written is None else written.name, "sha256": sha256(content).hexdigest()},
-        "model": model.identity,
-        "delta": delta,
-        **{name: None if value is None else str(value) for name, value in read_as.items()},
-        "part_rows": part_rows,
-        **there,
-        "version of fairfox": installed_versions("fairfox")["fairfox"],
-    }
+    stored = {"name": _HERE if written is None else written.name, "sha256": sha256(content).hexdigest()}
+    settings = _settings(stored, model, read_as, {"delta": delta, "part_rows": part_rows, **there})
     before = None if overwrite else _resumable(folder, settings, anew=overwrite is None)
     pilot = read_pilot(people, fitted.encoding.needed, PILOT, partial(check_table, fitted))
-    constants = None if before is None else PopulationConstants.from_json(before.constants)
     limits: dict[str, Any] = {"delta": delta, "max_flagged": max_flagged}
+    constants = None if before is None else PopulationConstants.from_json(before.constants)
     job = prepare_job((fitted, content), model, pilot, **limits, constants=constants, options=read_as, device=device)
     manifest = (before or Manifest(settings, asdict(job.constants))).planned(people, folder, failed)
     with only_run_in(folder):
@@ -163,13 +158,11 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
-        seconds = [records[entry["name"]].seconds for entry in manifest.parts]
         own = {
-            "fitted": settings["test"],
+            **_spent(manifest, records),
+            "fitted": stored,
             "model_source": model.identity["name"],
             "model_sha256": model.identity.get("sha256"),
-            "parts": len(manifest.parts),
-            "seconds_of_workers": {name: sum(round(each[name], 3) for each in seconds) for name in seconds[0]},
             "table": ", ".join(map(redacted, tables)),
             "seconds_of_scoring": round(monotonic() - started, 3),
             **there,
@@ -186,6 +179,36 @@ def score_files(
         with _writing_to(folder):
             manifest.write(folder)
     return AuditResult(result)
+
+
+def _split(files: Sequence[TableFile], part_rows: int) -> tuple[list[RowGroups], dict[str, str]]:
+    """Return the people of each part, and why files cannot be read; raise where nobody is left."""
+    people, failed = split_tables(files, part_rows)
+    if failed and not people:
+        raise FileError(_failures(failed))
+    if not people:
+        raise DataError("The tables have column names but no rows; give one row per individual, not fairfox's scores")
+    return people, failed
+
+
+def _settings(
+    test: Mapping[str, str], model: ModelSource, read_as: Mapping[str, Any], chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what decides scores: parts with other settings are not resumed."""
+    return {
+        "test": test,
+        "model": model.identity,
+        **{name: None if value is None else str(value) for name, value in read_as.items()},
+        **chosen,
+        "version of fairfox": installed_versions("fairfox")["fairfox"],
+    }
+
+
+def _spent(manifest: Manifest, records: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many parts there are, and the seconds that workers spent on them by what they did."""
+    seconds = [records[entry["name"]].seconds for entry in manifest.parts]
+    of_workers = {name: sum(round(each[name], 3) for each in seconds) for name in seconds[0]}
+    return {"parts": len(manifest.parts), "seconds_of_workers": of_workers}
 
 
 def _check_device(device: str, engine: Engine) -> None:

@@ -1,24 +1,14 @@
 """Each benchmark is loaded as a script would be; the file that tests it says its name: BENCH = "bench_score"."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-FOLDER = Path(__file__).parents[3] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def bench(request):
-    before = set(sys.modules)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        yield importlib.import_module(request.module.BENCH)
-    for name in ({path.stem for path in FOLDER.glob("*.py")} & set(sys.modules)) - before:
-        del sys.modules[name]
+def bench(request, load):
+    return load("benchmarks", request.module.BENCH)
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 BENCH = "run_all"
 
 
@@ -51,9 +49,3 @@ def test_a_quick_run_of_one_script_writes_nothing(bench, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "RESULTS", tmp_path / "bench.json")
     assert bench.run(["--quick", "--only", "bench_scaling"]) == 0
     assert not (tmp_path / "bench.json").exists()
-
-
-def test_a_script_that_is_not_there_is_named(bench, capsys):
-    with pytest.raises(SystemExit):
-        bench.run(["--only", "bench_nothing"])
-    assert "there is no bench_nothing" in capsys.readouterr().err

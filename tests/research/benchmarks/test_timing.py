@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -58,18 +57,6 @@ def test_what_has_no_bar_is_reported_whatever_it_is(bench, example):
     assert "| of | over | none | 99 | 98 | - |" in example.readme.read_text(encoding="utf-8")
     worse = replace(example, measure=lambda s: [replace(reported[0], sound=False)])
     assert worse.run([]) == 1  # what ours found is not as good
-
-
-def test_a_script_finds_its_results_and_its_marks_by_its_name(bench):
-    script = {"measure": list, "Settings": Settings, "QUICK": Settings(), "SEED": 3, "sizes": str}
-    script |= {"__file__": "/anywhere/bench_one.py", "README": "docs/research/speed.md", "PACKAGES": ("dask",)}
-    found = bench.Benchmark.of(SimpleNamespace(**script))
-    assert found.results == bench.HERE / "results" / "one.json"
-    assert found.readme == bench.HERE.parent / "docs" / "research" / "speed.md"
-    assert found.marks == ("<!-- numbers of bench_one.py: begin -->", "<!-- numbers of bench_one.py: end -->")
-    assert (found.seed, found.packages) == (3, ("dask",))
-    del script["README"]
-    assert bench.Benchmark.of(SimpleNamespace(**script)).readme == bench.HERE / "README.md"
 
 
 def test_a_bar_that_is_not_kept_ends_with_1(example):

@@ -1,9 +1,6 @@
 """Experiments are loaded as their scripts would be; the file that tests one says its name: EXPERIMENT = "table1"."""
 
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,17 +8,10 @@ import torch
 from fairfox.data.catalog import DATASETS
 from fairfox.data.files import find_file
 
-FOLDER = Path(__file__).parents[3] / "experiments"
-
 
 @pytest.fixture(scope="module")
-def experiment(request):
-    before = set(sys.modules)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        yield importlib.import_module(request.module.EXPERIMENT)
-    for name in {path.stem for path in FOLDER.glob("*.py")} & set(sys.modules) - before:
-        del sys.modules[name]
+def experiment(request, load):
+    return load("experiments", request.module.EXPERIMENT)
 
 
 @pytest.fixture(scope="module")

@@ -53,19 +53,6 @@ def test_a_claim_that_holds_in_no_draw_is_not_reproduced_and_one_that_holds_in_s
     assert verdicts(experiment, change(table1, "faux+ig", [0.999, 0.999]))[best] == "not"
 
 
-@pytest.mark.parametrize(
-    ("said", "verdict"),
-    [
-        ("confirmed", "reproduced"),
-        ("refuted", "not"),
-        ("not confirmed", "not"),
-        ("faux undecided, faux+ng confirmed, faux+ig confirmed", "partly"),
-    ],
-)
-def test_verdicts_of_experiments_are_told_in_the_words_of_the_page(experiment, said, verdict):
-    assert experiment._stored({"verdict": said}) == verdict
-
-
 def test_a_target_that_is_higher_by_less_than_the_spread_is_not_higher(experiment):
     tests = (*experiment.FAMILY, *experiment.PEERS)
     auc = {"faux": [0.7, 0.1], "faux+ng": [0.55, 0.1]}

@@ -7,8 +7,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-import pytest
-
 EXPERIMENT = "run_all"
 
 
@@ -37,12 +35,6 @@ def test_an_experiment_gets_the_options_that_it_has(experiment):
     assert "--device" not in experiment.arguments(known["verdicts"], options)
     options = Namespace(quick=False, workers=None, device=None, results=Path("here"))
     assert experiment.arguments(known["resources"], options) == ["--out", "here/resources.json", "--jobs", "1"]
-
-
-def test_an_unknown_experiment_is_refused(experiment, capsys):
-    with pytest.raises(SystemExit):
-        experiment.main(["no_such"])
-    assert "there is no experiment no_such; there are beyond, " in capsys.readouterr().err
 
 
 def test_a_quick_run_leaves_results_with_hashes_and_does_nothing_twice(experiment):

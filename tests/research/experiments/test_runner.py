@@ -141,11 +141,6 @@ def test_quick_and_partial_runs_do_not_replace_the_results_of_a_full_one(example
     assert results == {"example.json": [2, 4, 6], "example-quick.json": [2], "example-only.json": [4, 6]}
 
 
-def test_only_names_what_there_is(example):
-    with pytest.raises(SystemExit, match="There is no number 4; there are 1, 2, 3"):
-        example.run(["--only", "4"])
-
-
 def test_a_fresh_run_forgets_what_is_done(example, tmp_path):
     out = tmp_path / "example.json"
     for options in ([], [], ["--fresh"]):

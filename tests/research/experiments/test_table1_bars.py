@@ -65,22 +65,3 @@ def test_a_bar_that_is_not_kept_is_told(experiment, found, row, numbers, words):
     change(found, *row, **numbers)
     broken = failing(experiment, found)
     assert any(words in bar for bar in broken), broken
-
-
-@pytest.mark.parametrize(
-    ("number", "value", "words"),
-    [
-        ("prevalence", 0.44, "prevalence from"),
-        ("fair_over_unfair", {"rank given y": 0.23}, "mean over the settings"),
-        ("fair_over_unfair", {"rank given y": 0.06}, "in each concat setting"),
-    ],
-)
-def test_what_is_stored_of_settings_has_bars_too(experiment, found, number, value, words):
-    for trial in found["trials"]:
-        trial[number] = value
-    assert any(words in bar for bar in failing(experiment, found))
-
-
-def test_a_table_that_lacks_a_row_has_no_bars(experiment, found):
-    found["results"] = [one for one in found["results"] if one["test"] != "unfair_map"]
-    assert experiment.bars(found) == []
