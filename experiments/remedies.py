@@ -294,7 +294,7 @@ def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed
     assert y is not None
     folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: None)
     measuring = Measuring(inputs, data, folds, y.double().numpy())
-    first = measuring.measure("model", "model", lambda fold, fitting: inputs.target, None)
+    first = measuring.measure("model", "model", lambda k: inputs.target, None)
     plan = measuring.searched(load_table(new.table), estimator, settings)
     tried = [measuring.measure(*candidate, first) for candidate in plan]
     effects = [each.mean_effect if each.loss <= 0.05 else inf for each in tried]  # trees on half of the people are poor

@@ -307,9 +307,10 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
     one, two = _audit_of(before), _audit_of(now)
     for what, own in one.options.items():
         if own != two.options[what]:
+            also = "; where predictions are values, give both the same delta" * (what == "delta")
             raise OptionError(
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
-                "compare audits with the same options (a delta of values follows each model's own, unless given)"
+                f"compare audits with the same options{also}"
             )
     allowed = _SMALL * one.people.delta if margin is None else margin
     if not 0 <= allowed < np.inf:

@@ -352,15 +352,6 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
 
 
 GROUPS = (TableOptions, ModelOptions, EstimationOptions, ReportOptions)
-RENAMED = {  # old name -> what to write now
-    "legitimate": "given",
-    "limits": "max_flagged, as {group: share}",
-    "deltas": "delta, as {group: number}",
-    "drift": "compare with two folders of audits",
-    "fit_test": "fit",
-    "set": "settings",
-    "next_steps": "fairfox.alternatives, a command of its own",
-}
 
 
 def check_compares(test: str) -> None:
@@ -387,11 +378,9 @@ def check_given(test: str) -> None:
 
 
 def refuse_unknown(names: Iterable[str], *also: str) -> None:
-    """Refuse names that are not options; for an old name, say the new one. `also` may be meant."""
+    """Refuse names that are not options; `also` may be meant."""
     known = {f.name for f in fields(AuditOptions)}
     for name in names:
-        if name not in known and name in RENAMED:
-            raise OptionError(f"'{name}' is now called {RENAMED[name]}")
         if name not in known:
             own = did_you_mean(name, sorted({*known, *also}))
             raise OptionError(
@@ -399,13 +388,8 @@ def refuse_unknown(names: Iterable[str], *also: str) -> None:
             )
 
 
-def renamed(name: str) -> str:
-    """Return the new name of an option that was renamed, else ""."""
-    return RENAMED.get(name, "").partition(",")[0]
-
-
 def refuse_outside(names: Mapping[str, object], *own: str) -> None:
-    """Refuse unknown arguments: further options of an audit go into `options`, `own` ones and old names are named."""
+    """Refuse unknown arguments: further options of an audit go into `options`, `own` ones may be meant."""
     refuse_unknown(names, *own)
     for name, value in names.items():
         raise OptionError(f"{name} is not an argument; give it in options, as in options={{{name!r}: {value!r}}}")

@@ -200,36 +200,16 @@ def test_options_that_cannot_be_are_refused_before_any_table_is_read(given: dict
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"legitimate": "hours"}, "'legitimate' is now called given"),
-        ({"limits": {"": 0.1}}, "'limits' is now called max_flagged"),
-        ({"deltas": {"f": 0.1}}, "'deltas' is now called delta"),
         ({"refits": 10}, r"refits is not an argument; give it in options, as in options=\{'refits': 10\}"),
         ({"protectd": "sex"}, "'protectd' is not an option. Did you mean 'protected'"),
         ({"options": {"epsilon": 1}}, r"settings=\{'epsilon': ...\}"),
-        ({"options": {"legitimate": "hours"}}, "is now called given"),
         ({"options": {"seed": 1}}, "'seed' is an argument of its own"),
         ({"options": 3}, "options is 3; expected options by name"),
     ],
 )
-def test_unknown_and_old_names_are_refused_with_what_to_write(given: dict[str, Any], message: str):
+def test_unknown_names_are_refused_with_what_to_write(given: dict[str, Any], message: str):
     with pytest.raises(OptionError, match=message):
         fairfox.audit(None, None, protected="sex", **given)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["audit", "m", "t", "-c", "sex", "--legitimate", "x"], "'--legitimate' is now called --given"),
-        (["audit", "m", "t", "-c", "sex", "--limits", "x"], "'--limits' is now called --max-flagged"),
-        (["audit", "m", "t", "-c", "sex", "--set", "a=1"], "'--set' is now called --settings"),
-        (["drift", "a", "b"], "'drift' is now called compare"),
-    ],
-)
-def test_old_names_on_the_command_line_name_the_new_ones(words: list[str], message: str):
-    found = CliRunner().invoke(cli, words)
-    assert found.exit_code == 2
-    assert message in found.output
-    assert len(found.output.strip().splitlines()) == 1
 
 
 def test_options_are_recorded_as_plain_values():

@@ -49,6 +49,12 @@ def test_wrong_use_is_one_sentence(arguments: list[str], message: str):
     assert refusal_of(CliRunner().invoke(cli, arguments)).startswith(f"Error: {message}")
 
 
+def test_completion_after_a_mistyped_command_offers_what_there_is():
+    typed = {"_FAIRFOX_COMPLETE": "bash_complete", "COMP_WORDS": "fairfox adit --", "COMP_CWORD": "2"}
+    found = CliRunner().invoke(cli, env=typed, prog_name="fairfox")
+    assert (found.exit_code, found.output.split()) == (0, ["plain,--version", "plain,--help"])
+
+
 def test_a_bug_shows_where_and_does_not_read_as_over_the_limit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

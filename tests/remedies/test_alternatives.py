@@ -44,6 +44,30 @@ def test_every_kind_is_tried_and_the_best_within_the_loss_is_named(found):
     assert f"The best within a loss of 0.02 is {found.best.name}" in found.summary()
 
 
+def test_the_candidate_that_predicts_best_is_repaired_too(found):
+    best = min((each for each in found.tried if each.kind in ("own", "search", "train_fair")), key=lambda one: one.loss)
+    assert best.loss < 0
+    repaired = [each for each in found.tried if each.name.startswith(f"{best.name}, repaired")]
+    assert [each.kind for each in repaired] == ["repair"] * len(repaired)
+    assert repaired[3].name == f"{best.name}, repaired, strength 1"
+    assert repaired[3].mean_effect < 0.4 * best.mean_effect
+    assert {each.name.count("repaired") for each in found.tried} <= {0, 1}
+
+
+def test_a_candidate_is_fitted_once_on_each_half_and_its_repairs_are_of_that_model(people):
+    fits = []
+
+    class Counting(LogisticRegression):
+        def fit(self, *given):
+            fits.append(len(given[0]))
+            return super().fit(*given)
+
+    about = {"estimator": Counting(), "grid": {"C": [1.0]}, "columns": ["income", "skill"], **ABOUT}
+    found = fairfox.alternatives(lambda table: 1 / (1 + np.exp(-table["income"])), people, **about)
+    assert sum(each.name.startswith("C=1.0, repaired") for each in found.tried) >= 4
+    assert (len(fits), sum(fits)) == (2, len(people))
+
+
 def test_performance_and_effects_are_those_of_an_audit(found, people):
     one = next(each for each in found.tried if each.name == "skill alone")
     assert one.performance[0].value == pytest.approx(roc_auc_score(people["label"], people["skill"]), abs=1e-12)

@@ -4,12 +4,14 @@ import pytest
 from joblib import dump
 from scipy.stats import wasserstein_distance
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import fairfox
 from fairfox.data.files import file_sha256
 from fairfox.errors import ColumnError, FileError, ModelError, OptionError
+from fairfox.models.protocol import Description
 from fairfox.remedies.repair import UNLAWFUL, load_repair
 
 
@@ -143,6 +145,39 @@ def test_it_reads_its_model_as_the_audit_did(learnt, others):
         assert same.scores(others)[0] == pytest.approx(expected, abs=1e-9)
         if "positive" in options:
             assert np.array_equal(same.predict(others), model.predict(rows))
+
+
+def test_an_audit_reads_a_repaired_model_as_it_reads_the_model(learnt, others):
+    """The class that was named for the repair, and the unit, may be others in the audit: a threshold follows them."""
+    yes = np.where(learnt["label"], "yes", "no")
+    model = LogisticRegression().fit(learnt[["income", "skill"]], yes)
+    table, few = others.assign(label=np.where(others["label"], "yes", "no")), {"refits": 1, "folds": 2}
+    about = {"protected": "sex", "label": "label", "columns": ["income", "skill"]}
+    named = {"options": {"positive": "no"}, "decision_threshold": 0.3, "strength": 0.0}
+    same = fairfox.repair(model, learnt.assign(label=yes), **about, **named)
+    logit = model.decision_function(others[["income", "skill"]])
+    for asked, cut in (({}, 0.7), ({"positive": "no"}, 0.3), ({"output": "logit"}, np.log(0.7 / 0.3))):
+        plain, found = (fairfox.audit(each, table, **about, options=few | asked).record for each in (model, same))
+        assert found.predictions.numpy() == pytest.approx(plain.predictions.numpy(), abs=1e-9)
+        assert found.performance[0].value == pytest.approx(roc_auc_score(others["label"], logit))
+        assert found.cut == pytest.approx(cut)
+
+
+class Constant:
+    """A model as fairfox has them, without scikit-learn's habits."""
+
+    differentiable, kind, unit, classes_ = False, "encoded", "probability", None
+
+    def __call__(self, x):
+        return 0.2 + 0.6 * (x[:, :1] > 0)
+
+
+def test_models_that_name_no_classes_are_repaired_in_their_own_unit(learnt, others):
+    two = Description(lambda rows: np.stack([1 - chance(rows), chance(rows)], axis=1), "table")
+    for model, own in ((Constant(), 0.2 + 0.6 * (others["income"] > learnt["income"].mean())), (two, chance(others))):
+        same = fairfox.repair(model, learnt, columns=["income", "skill", "job"], strength=0.0, **ABOUT)
+        assert same.predict_proba(others)[:, 1] == pytest.approx(own.to_numpy(), abs=1e-6)
+        assert np.array_equal(same.predict(others), own >= 0.5)
 
 
 def test_it_refuses_what_its_model_refuses(learnt, others, caplog):

@@ -63,14 +63,11 @@ def train_hiding(
     hides = any(floor is not None for floor in floors)
     with torch.no_grad():
         for epoch, batches in enumerate(_epochs(len(x), seeds, s)):
-            alpha = x.new_tensor([_alpha(floor, epoch, s) for floor in floors])[:, None, None]  # (M, 1, 1)
+            alphas = [0.0 if floor is None else max(floor, s.start * s.decay**epoch) for floor in floors]
+            alpha = x.new_tensor(alphas)[:, None, None]  # (M, 1, 1)
             for rows in batches:
                 members.step(rows.to(x.device), alpha, hides=hides)
     return members.net
-
-
-def _alpha(floor: float | None, epoch: int, s: HidingSettings) -> float:
-    return 0.0 if floor is None else max(floor, s.start * s.decay**epoch)
 
 
 def train_networks(

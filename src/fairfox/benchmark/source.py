@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -71,7 +71,7 @@ PAPER_SETTINGS: Mapping[str, SourceSettings] = MappingProxyType(
 )
 
 
-def source_of(table: object, *, label: str, columns: Sequence[str] | None = None) -> Dataset:
+def source_of(table: object, *, label: str) -> Dataset:
     """Return a table as a source of `SyntheticBias`: its columns of numbers as x, its label as y.
 
     Numbers stay in their own units. A label of texts becomes class numbers in alphabetical order; of two classes, the
@@ -79,8 +79,7 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
 
     Args:
         table: a CSV, Parquet or Arrow file, a pandas, polars or pyarrow table, or a 2-D array.
-        label: the column with each row's class.
-        columns: the columns to learn from; by default all that hold numbers, others are left out.
+        label: the column with each row's class; of the others, those without numbers are left out.
 
     Example:
         >>> import pyarrow as pa
@@ -92,21 +91,13 @@ def source_of(table: object, *, label: str, columns: Sequence[str] | None = None
     frame = load_table(table)
     classes = _complete(column(frame, label), label)
     y = floats(classes) if classes.dtype.is_numeric() else places_of(classes, levels_of(classes))
-    if columns is None:
-        others = [name for name in frame.columns if name != label]
-        names = [name for name in others if frame.schema[name].is_numeric()]
-        if left_out := [name for name in others if name not in names]:
-            _log.info("Columns without numbers are left out: %s", ", ".join(left_out))
-    else:
-        names = [columns] if isinstance(columns, str) else list(columns)
-        if not names or label in names or len(set(names)) < len(names):
-            raise OptionError(f"columns is {names!r}; name one or more, none twice, and not the label '{label}'")
+    others = [name for name in frame.columns if name != label]
+    names = [name for name in others if frame.schema[name].is_numeric()]
+    if left_out := [name for name in others if name not in names]:
+        _log.info("Columns without numbers are left out: %s", ", ".join(left_out))
     if not names:
         raise DataError(f"The table has no column of numbers beside the label '{label}'; a source needs at least one")
-    features = [_complete(column(frame, name), name) for name in names]
-    if odd := [series for series in features if not series.dtype.is_numeric()]:
-        raise DataError(f"Column '{odd[0].name}' holds no numbers ({odd[0].dtype}); expected numbers")
-    x = np.column_stack([floats(series) for series in features])
+    x = np.column_stack([floats(_complete(column(frame, name), name)) for name in names])
     return Dataset.from_arrays(x, None, y.astype(float), names=names)
 
 

@@ -157,7 +157,8 @@ def _through_splits(
     """Return the stretches one node further down; one that passes the split becomes two."""
     nodes = ensemble.nodes
     column, limit, default = nodes.feature[now.node], nodes.threshold[now.node], nodes.missing_left[now.node]
-    before, after = (_goes_left(end[now.person, column], limit, default) for end in ends)
+    values = (end[now.person, column] for end in ends)
+    before, after = (np.where(np.isnan(value), default, value <= limit) for value in values)  # who goes left
     passed = np.where(before == after, _PAST, 0)
     turn = (before != after).nonzero()[0]
     passed[turn] = _passing(numbers, ends, _taken(now, turn), column[turn], limit[turn])
@@ -170,10 +171,6 @@ def _through_splits(
 
 def _taken(stretches: Stretches, rows: np.ndarray) -> Stretches:
     return Stretches(*(part[rows] for part in stretches))
-
-
-def _goes_left(value: np.ndarray, limit: np.ndarray, default: np.ndarray) -> np.ndarray:
-    return np.where(np.isnan(value), default, value <= limit)
 
 
 def _passing(

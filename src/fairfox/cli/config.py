@@ -11,7 +11,7 @@ import click
 from fairfox.cli.options import FILE, Once, once
 from fairfox.data.files import read_toml
 from fairfox.errors import OptionError, did_you_mean
-from fairfox.options import DATA, renamed
+from fairfox.options import DATA
 
 _TYPED_ONLY = ("trust_model", "auth_env", "out")  # what may run code, sends secrets or says where files are written
 
@@ -54,8 +54,7 @@ def config_values(command: click.Command, file: Path) -> dict[str, Any]:
                 f"--{key.replace('_', '-')} on the command line"
             )
         if found is None:
-            new = renamed(key.replace("-", "_"))
-            hint = f" It is now {new}." if new else did_you_mean(key, list(known))
+            hint = did_you_mean(key, list(known))
             raise OptionError(f"'{file}' has {short(key)}, which is not an option.{hint}")
         name = str(found.name)
         if name in out:

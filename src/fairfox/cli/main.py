@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from fairfox.cli.options import TYPED
-from fairfox.errors import FairfoxError, installed_versions, printable, redacted
-from fairfox.options import renamed
+from fairfox.errors import FairfoxError, did_you_mean, installed_versions, printable, redacted
 
 # name -> (module, short help); the function has the name of the command
 COMMANDS = {
@@ -64,9 +63,9 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command; an old name is refused with the new one."""
-        if args and (sentence := _old_name(args[0])):
-            raise BadInput(sentence)
+        """Return the command; another name is refused with the one that it may stand for."""
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            raise BadInput(f"No such command '{args[0]}'.{did_you_mean(args[0], list(COMMANDS))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -79,7 +78,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:  # click would print the usage as well
-            raise BadInput(_old_name(getattr(error, "option_name", "")) or error.format_message()) from error
+            raise BadInput(error.format_message()) from error
         except FairfoxError as error:
             raise BadInput(str(error)) from error
         except OSError as error:  # of a file; those of stdout do not come here
@@ -90,13 +89,6 @@ class LazyGroup(click.Group):
             number = next((each for each in error.args if isinstance(each, int)), signal.SIGINT)
             click.echo(_ENDINGS[signal.Signals(number).name], err=True)
             ctx.exit(_SIGNALLED + number)
-
-
-def _old_name(typed: str) -> str:
-    """Return a sentence with the new name of an option or command that was renamed, else ""."""
-    new = renamed(typed.removeprefix("--").replace("-", "_"))
-    option = f"--{new.replace('_', '-')}" if typed.startswith("--") else new
-    return f"'{typed}' is now called {option}" if new else ""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -30,7 +30,7 @@ _NOT_HERE = {  # options of an audit that say nothing about a repair
 }
 _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing.  [default: 1]"
+_STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing."
 _PROTECTED = "Let the repaired model take the protected column. In lending or hiring this may be unlawful."
 _RATE = "Set the threshold of a yes anew, so that as many people of TABLE get one as before."
 _CANDIDATE = "A model of your own to try: a file, or code. Can be given several times."
@@ -43,7 +43,7 @@ _ALTERNATIVES = "Folder for alternatives.json, alternatives.csv and alternatives
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
 @audit_options(*_OPTIONS)
-@once("--strength", FiniteRange(0, 1), "S", _STRENGTH, section=MODEL)
+@once("--strength", FiniteRange(0, 1), "S", _STRENGTH, default="1", show_default=True, section=MODEL)
 @switch("--use-protected", _PROTECTED, section=PROTECTED)
 @switch("--keep-rate", _RATE, section=RULE)
 @trust_option
@@ -52,7 +52,7 @@ def repair(
     model: str,
     table: Path,
     *,
-    strength: float | None,
+    strength: float,
     use_protected: bool,
     keep_rate: bool,
     trust_model: bool,
@@ -73,8 +73,7 @@ def repair(
     if file_sha256(model) is None:
         raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
     options, target = AuditOptions(**given_options(values)), load_model(model, trust=trust_model)
-    much = 1.0 if strength is None else strength
-    repaired = repair_with(target, table, options, strength=much, use_protected=use_protected, keep_rate=keep_rate)
+    repaired = repair_with(target, table, options, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
     repaired.save(out, model=model)
     correction, known = repaired.correction, repaired.correction.test.known
     protected = ", ".join(p.name for p in known.protected)

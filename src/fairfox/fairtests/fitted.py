@@ -358,7 +358,7 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
         counts = [int((c == code).sum()) for code in range(len(p.levels))]
         smallest, level = min(zip(counts, p.levels, strict=True))
         if smallest < fewest:
-            merge = "merge more rare classes (a larger merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
+            merge = "merge rare classes (merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
             raise DataError(
                 f"Group '{level}' of '{p.name}' has only {smallest} people to learn from; at least {fewest} are "
                 f"needed: {merge}give more rows, or another reference table"

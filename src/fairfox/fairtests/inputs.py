@@ -18,7 +18,7 @@ from fairfox.fairtests.fitted import FittedTest, is_direct_wanted
 from fairfox.fairtests.registry import settings_by_test
 from fairfox.maps.conditional import check_given_columns
 from fairfox.maps.graph import read_graph
-from fairfox.models.adapters import as_model, describe
+from fairfox.models.adapters import BlackBoxModel, as_model, describe
 from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
 from fairfox.options import EVERYONE, AuditOptions
 
@@ -106,6 +106,8 @@ class Inputs:
     def cut(self) -> float | None:
         """The prediction from which on the answer is yes: as asked, the model's own, or one half of a probability."""
         own = None if self.described is None else self.described.threshold
+        if own is not None and isinstance(self.target, BlackBoxModel):  # it may be asked for another class or unit
+            own = float(self.target.output(torch.tensor([own], dtype=torch.float64)))
         half = 0.5 if self.target.unit == "probability" else None
         return next((cut for cut in (self.options.decision_threshold, own, half) if cut is not None), None)
 

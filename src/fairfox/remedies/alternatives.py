@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from inspect import signature
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, me
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model, describe
-from fairfox.models.protocol import Model, Output, predict
+from fairfox.models.protocol import Model, Output, TargetModel, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions, refuse_outside
 from fairfox.pipeline import labelled_yes
@@ -49,12 +50,12 @@ _VALUES = 8  # of other people, that a dropped feature has
 _MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
 _NOT_RUN = "the time was over (max_minutes)"
 
-Make = Callable[[Fold, Dataset], Model]  # a candidate for a fold, from the people it may learn from
+Make = Callable[[int], Model]  # what makes a candidate for a fold, from everyone outside it
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One candidate, measured on people that neither it nor the maps have learnt from."""
+    """One candidate, measured on people it has not learnt from, by maps that no repair has learnt from."""
 
     name: str
     kind: str  # "model", "repair", "feature", "train_fair", "own" or "search"
@@ -200,7 +201,8 @@ def alternatives(
     """Return less unequal models with what they cost: repairs, features dropped or repaired, `train_fair`, your own.
 
     Everything that learns, learns from one half of the people and is measured on the other, by maps of that other half;
-    and the other way round.
+    and the other way round. A candidate that predicts better than the model as it is can spend what it gains: the one
+    that predicts best is repaired, too.
 
     Args:
         model: the model as it is, as for `fairfox.audit`.
@@ -221,7 +223,7 @@ def alternatives(
         progress: called with what is being done and the fraction done.
         unknown: refused, with what to write instead.
     """
-    refuse_outside(unknown, *signature(alternatives).parameters)
+    refuse_outside(unknown, *[*signature(alternatives).parameters][:-1])
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
     )
@@ -310,8 +312,9 @@ class Measuring:
         """Return a candidate's performance and effects; `model` is the model as it is."""
         main = measured_name(self.inputs.options)
         out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
-        for fold, other in zip(self.folds, reversed(self.folds), strict=True):  # of two: no repair has its own judge
-            candidate, people = make(fold, self.data[self._rest(fold)]), self.data[fold.rows]
+        for k, fold in enumerate(self.folds):
+            other = self.folds[1 - k]  # its map judges, not the one that a repair learnt from
+            candidate, people = make(k), self.data[fold.rows]
             own = predict(candidate, people.x)
             out[fold.rows] = own.numpy(force=True)
             for reading, into in ((main, effect), (SAME_OUTCOME, same)):
@@ -341,9 +344,12 @@ class Measuring:
         """Return the model as it is, its repairs and the others, measured, and why the rest was not."""
         tried: list[Alternative] = []
         not_run: dict[str, str] = {}
-        itself = ("the model as it is", "model", lambda fold, fitting: self.inputs.target)
-        expected = 2 + len(STRENGTHS) + len(others)
-        for place, (name, kind, make) in enumerate(chain([itself], self.repairs(tried, max_loss), others)):
+        itself = ("the model as it is", "model", self._as_it_is)
+        others = [(name, kind, cache(make)) for name, kind, make in others]  # what is repaired is what was measured
+        again = self.repairs_of_best(tried, {(kind, name): make for name, kind, make in others}, max_loss)
+        plan = chain([itself], self.repairs(tried, max_loss, self._as_it_is), others, again)
+        expected = 3 + 2 * len(STRENGTHS) + len(others)
+        for place, (name, kind, make) in enumerate(plan):
             if tried and perf_counter() > until:
                 not_run[name] = _NOT_RUN
                 continue
@@ -356,18 +362,32 @@ class Measuring:
                 not_run[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         return tried, not_run
 
-    def repairs(self, tried: Sequence[Alternative], max_loss: float) -> Iterator[tuple[str, str, Make]]:
+    def repairs(
+        self, tried: Sequence[Alternative], max_loss: float, make: Make, of: Alternative | None = None
+    ) -> Iterator[tuple[str, str, Make]]:
         """Yield repairs of several strengths, then one whose loss should be just within `max_loss`.
 
-        By then `tried` has the first ones: whoever asks for the next repair has measured those before.
+        By then `tried` has the first ones: whoever asks for the next repair has measured those before. `of` is what is
+        repaired, by default the model as it is.
         """
-        for strength in STRENGTHS:
-            yield f"repaired, strength {strength:g}", "repair", self._repaired(None, strength)
-        losses = [0.0, *(each.loss for each in tried if each.kind == "repair")]
+        before, loss = ("", 0.0) if of is None else (f"{of.name}, ", of.loss)
+        names = [f"{before}repaired, strength {strength:g}" for strength in STRENGTHS]
+        for name, strength in zip(names, STRENGTHS, strict=True):
+            yield name, "repair", self._repaired(None, strength, make)
+        losses = [loss, *(each.loss for each in tried if each.name in names)]
         if len(losses) == 1 + len(STRENGTHS) and losses[-1] > max_loss:
             strength = round(float(np.interp(max_loss, np.maximum.accumulate(losses), [0.0, *STRENGTHS])), 2)
             if strength > 0 and strength not in STRENGTHS:
-                yield f"repaired, strength {strength:g}", "repair", self._repaired(None, strength)
+                yield f"{before}repaired, strength {strength:g}", "repair", self._repaired(None, strength, make)
+
+    def repairs_of_best(
+        self, tried: Sequence[Alternative], makes: Mapping[tuple[str, str], Make], max_loss: float
+    ) -> Iterator[tuple[str, str, Make]]:
+        """Yield repairs of the candidate that predicts best, where it predicts better than the model as it is."""
+        others = (each for each in tried if each.kind in ("own", "search", "train_fair"))
+        best = min(others, key=lambda each: each.loss, default=tried[0])
+        if best.loss < 0:
+            yield from self.repairs(tried, max_loss, makes[best.kind, best.name], best)
 
     def of_features(self) -> Iterator[tuple[str, str, Make]]:
         """Yield the model with single features dropped or repaired: those that the effect goes through most."""
@@ -379,7 +399,7 @@ class Measuring:
         names = [] if through.effect is None else [name for name, size in through.effect.total.items() if size > 0]
         for name in names[:_FEATURES]:
             yield f"{name} dropped", "feature", self._dropped(name)
-            yield f"{name} repaired", "feature", self._repaired(name, 1.0)
+            yield f"{name} repaired", "feature", self._repaired(name, 1.0, self._as_it_is)
 
     def fair_networks(self) -> Iterator[tuple[str, str, Make]]:
         """Yield networks that hide the protected variables; they learn labels of two classes."""
@@ -387,8 +407,8 @@ class Measuring:
             return
         for floor in FLOORS:
 
-            def make(fold: Fold, fitting: Dataset, floor: float = floor) -> Model:
-                people = replace(fitting, y=torch.as_tensor(self.y)[self._rest(fold)])
+            def make(k: int, floor: float = floor) -> Model:
+                people = replace(self.data, y=torch.as_tensor(self.y))[self._others(k)]
                 known = people[~people.y.isnan()] if people.y is not None else people
                 net = train_networks(known, floors=[floor], seeds=[self.inputs.options.seed])[0]
                 return TorchModel(net, output=Output("logit"))
@@ -399,7 +419,7 @@ class Measuring:
         """Yield the user's own models."""
         for name, model in models.items():
             target = self._target(model, name)
-            yield name, "own", lambda fold, fitting, target=target: target  # type: ignore[misc]
+            yield name, "own", lambda k, target=target: target  # type: ignore[misc]
 
     def searched(
         self, people: Table, estimator: Any, search: Sequence[Mapping[str, Any]]
@@ -410,9 +430,9 @@ class Measuring:
         encoding, options = self.inputs.encoding, self.inputs.options
         for settings in search:
 
-            def make(fold: Fold, fitting: Dataset, settings: Mapping[str, Any] = settings) -> Model:
-                rows = people[np.flatnonzero(self._rest(fold).numpy()).tolist()]
-                frame = encoding.for_table(rows).table(fitting.x)
+            def make(k: int, settings: Mapping[str, Any] = settings) -> Model:
+                rows = people[self._others(k).tolist()]
+                frame = encoding.for_table(rows).table(self.data.x[self._others(k)])
                 labels = np.asarray(column(rows, options.label or "").to_list())
                 fitted = clone(estimator).set_params(**settings).fit(frame, labels)
                 return self._target(fitted, "the estimator")
@@ -437,23 +457,25 @@ class Measuring:
             raise OptionError(f"{name} predicts a {target.unit}, and the model as it is a {self.inputs.target.unit}")
         return target
 
-    def _rest(self, fold: Fold) -> Tensor:
-        rest = torch.ones(len(self.data), dtype=torch.bool)
-        rest[fold.rows] = False
-        return rest
+    def _others(self, k: int) -> Tensor:
+        return (~torch.isin(torch.arange(len(self.data)), self.folds[k].rows)).nonzero()[:, 0]
 
-    def _repaired(self, feature: str | None, strength: float) -> Make:
-        def make(fold: Fold, fitting: Dataset) -> Model:
-            correction = fit_correction(fold.test, self.inputs.target, fitting, strength=strength, only=feature)
-            return CorrectedModel(self.inputs.target, correction)
+    def _as_it_is(self, k: int) -> Model:
+        return self.inputs.target
+
+    def _repaired(self, feature: str | None, strength: float, base: Make) -> Make:
+        def make(k: int) -> Model:
+            model, people = cast(TargetModel, base(k)), self.data[self._others(k)]  # no repair is repaired
+            found = fit_correction(self.folds[k].test, model, people, strength=strength, only=feature)
+            return CorrectedModel(model, found)
 
         return make
 
     def _dropped(self, feature: str) -> Make:
-        def make(fold: Fold, fitting: Dataset) -> Model:
+        def make(k: int) -> Model:
             columns = next(f.columns for f in self.data.features if f.name == feature)
-            generator = torch.Generator().manual_seed(self.inputs.options.seed)
-            drawn = fitting.x[torch.randint(len(fitting), (_VALUES,), generator=generator)][:, columns]
+            generator, others = torch.Generator().manual_seed(self.inputs.options.seed), self._others(k)
+            drawn = self.data.x[others[torch.randint(len(others), (_VALUES,), generator=generator)]][:, columns]
             return WithoutFeature(self.inputs.target, columns, drawn)
 
         return make

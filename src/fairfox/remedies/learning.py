@@ -67,12 +67,13 @@ def fit_correction(
     the network learns to please counterfactual rows that nobody has. With given columns groups may differ, and with
     `only` the effect is that of one feature; then the effect counts alone.
     """
-    check_repairable(test, strength)
+    check_repairable(test)
     found = Correction(test=test, use_protected=use_protected)
     seed = test.options.seed
     generator = torch.Generator().manual_seed(seed)
-    people = _sample(data, generator, len(moves(data.protected)))
-    people, _ = infer_groups(people, test.auxiliary, test.known)
+    most = max(100, _CELLS // (_ROWS * len(moves(data.protected)) * data.x.shape[1]))  # for whom there is room
+    drawn = data[torch.randperm(len(data), generator=generator)[:most].to(data.x.device)]
+    people, _ = infer_groups(drawn, test.auxiliary, test.known)
     here = predict(model, people.x, batch_size=test.options.batch_size)
     if model.unit != "probability":
         found = replace(found, scale=(float(here.mean()), float(here.std().clamp(min=1e-12))))
@@ -207,10 +208,8 @@ class _Learner(nn.Module):
         return _distances(self(real.own, real.here), real.sides) / self.spread
 
 
-def check_repairable(test: FittedTest, strength: float) -> None:
-    """Raise where a test has no groups or no ranks, or the strength cannot be."""
-    if not isinstance(strength, int | float) or not 0 <= strength <= 1:
-        raise OptionError(f"strength is {strength!r}; expected a number from 0 to 1")
+def check_repairable(test: FittedTest) -> None:
+    """Raise where a test has no groups or no ranks."""
     for p in test.known.protected:
         if p.is_continuous:
             raise OptionError(
@@ -219,12 +218,6 @@ def check_repairable(test: FittedTest, strength: float) -> None:
     effect = test.tests[measured_name(test.options)]
     if not isinstance(effect, Effect) or not effect.persists:
         raise OptionError(f"A repair needs the test rank; '{test.options.main}' has no ranks")
-
-
-def _sample(data: Dataset, generator: torch.Generator, contrasts: int) -> Dataset:
-    """Return the people, or as many of them as there is room for, in random order."""
-    most = max(100, _CELLS // (_ROWS * contrasts * data.x.shape[1]))
-    return data[torch.randperm(len(data), generator=generator)[:most].to(data.x.device)]
 
 
 def _compared(

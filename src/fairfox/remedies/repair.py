@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.data.files import file_sha256
 from fairfox.data.frames import to_native_frame
@@ -61,10 +62,7 @@ class RepairedModel:
         scores = self._warned(table)
         if self._unit != "probability":
             return scores
-        own = getattr(self.model, "classes_", (0, 1))
-        classes = np.asarray(own if len(own) == 2 else (0, 1))
-        if len(own) == 2 and str(self._options.positive) == str(classes[0]):
-            classes = classes[::-1]
+        classes = np.asarray(self._classes or [0, 1])[:: -1 if self._first_is_yes else 1]
         cut = 0.5 if self.correction.threshold is None else self.correction.threshold
         return np.asarray(classes[(scores >= cut).astype(int)])
 
@@ -96,9 +94,13 @@ class RepairedModel:
         sources = encoding.sources if self.correction.use_protected else ()
         names = tuple(dict.fromkeys([*encoding.columns, *(n for source in sources for n in source.columns)]))
         categories = frozenset(f.name for f in encoding.features if f.kind == "categorical")
+        read = Output(self._unit, self._options.output, 0 if self._first_is_yes else None)  # as the model itself
+        cut = self.correction.threshold
         return Description(
-            lambda table: self.scores(table)[0], "table", returns=self._unit, names=names, as_category=categories,
-            threshold=self.correction.threshold, repaired_with=self.correction.test.fitted_on,
+            lambda table: read(torch.as_tensor(self.scores(table)[0])).numpy(), "table", returns=self._unit,
+            classes=self._classes, names=names, as_category=categories,
+            threshold=None if cut is None else float(read(torch.tensor([cut], dtype=torch.float64))),
+            repaired_with=self.correction.test.fitted_on,
         )  # fmt: skip
 
     def __repr__(self) -> str:
@@ -115,6 +117,17 @@ class RepairedModel:
     @property
     def _options(self) -> AuditOptions:
         return self.correction.test.options
+
+    @property
+    def _classes(self) -> list[object] | None:
+        """The classes of the model, where it has two."""
+        described = describe(self.model, wanted=self._options.output)
+        own = None if described is None else described.classes
+        return own if own is not None and len(own) == 2 else None
+
+    @property
+    def _first_is_yes(self) -> bool:
+        return self._classes is not None and str(self._options.positive) == str(self._classes[0])
 
     @property
     def _unit(self) -> Returns:
@@ -176,7 +189,7 @@ def repair(
         options: all other options by name, or in groups.
         unknown: refused, with what to write instead.
     """
-    refuse_outside(unknown, *signature(repair).parameters)
+    refuse_outside(unknown, *[*signature(repair).parameters][:-1])
     chosen = AuditOptions.of(
         options,
         protected=protected,
@@ -194,6 +207,7 @@ def repair_with(
     model: object, table: object, options: AuditOptions, *, strength: float, use_protected: bool, keep_rate: bool
 ) -> RepairedModel:
     """Return a repaired model, with options that are made already."""
+    Number(0, 1).required("strength", strength)
     people = load_table(table)
     test = fit_with(people, options, model)
     if bool(test.encoding.withheld.any()) and not use_protected:
@@ -201,15 +215,15 @@ def repair_with(
             "The model itself takes the protected column, so a repair needs it too; allow it with use_protected=True "
             "(--use-protected), or train the model without it"
         )
-    check_repairable(test, strength)
+    check_repairable(test)
     target, data, here = _asked(model, test, people, use_protected, is_new=True)
+    if keep_rate and options.decision_threshold is None and target.unit != "probability":
+        raise OptionError("To keep the rate of yes, say from which prediction on it is a yes (decision_threshold)")
     correction = fit_correction(test, target, data, strength=strength, use_protected=use_protected)
     test = replace(test, options=_read_again(options, model, target))
     correction = replace(correction, test=test, threshold=options.decision_threshold)
     if keep_rate:
         cut = 0.5 if options.decision_threshold is None else options.decision_threshold
-        if options.decision_threshold is None and target.unit != "probability":
-            raise OptionError("To keep the rate of yes, say from which prediction on it is a yes (decision_threshold)")
         counts = np.ones(len(data)) if data.weights is None else data.weights.numpy(force=True)
         after = correction.predict(target, data, here)
         correction = replace(correction, threshold=_cut_with_rate(after, here >= cut, counts))
@@ -220,9 +234,12 @@ def repair_with(
 
 def _read_again(options: AuditOptions, model: object, target: TargetModel) -> AuditOptions:
     """Return the options that read a model as it is read now, without asking it about anyone."""
-    output = getattr(target, "output", Output())  # a Model of the user's own has none
-    named = options.positive is not None or describe(model, wanted=options.output) is not None
-    return replace(options, returns=output.returns, positive=options.positive if named else output.column)
+    output = getattr(target, "output", Output(target.unit))  # a Model of the user's own has none
+    described = describe(model, wanted=options.output)
+    named = options.positive is not None or (described is not None and described.classes is not None)
+    positive = options.positive if named else output.column
+    unit = "logit" if target.unit == "logit" else options.output
+    return replace(options, returns=output.returns, output=unit, positive=positive)
 
 
 def _cut_with_rate(after: Tensor, yes: Tensor, counts: np.ndarray) -> float:
