@@ -232,41 +232,23 @@ def many_result(**changes: Any) -> AuditRecord:
     levels = {"sex": ("Female", "Male"), "race": RACES}
     findings = (
         make_finding(
-            "sex",
-            levels["sex"],
-            levels["sex"],
-            effects["sex"],
-            group=[levels["sex"][k] for k in sex.tolist()],
-            proxy={"income": 0.9, "job": 0.35, "hours": 0.02},
-            quality=AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, people),
-            alignment_share=0.04,
-            **common,
+            "sex", levels["sex"], levels["sex"], effects["sex"], group=[levels["sex"][k] for k in sex.tolist()],
+            proxy={"income": 0.9, "job": 0.35, "hours": 0.02}, alignment_share=0.04,
+            quality=AuxiliaryQuality("sex", "auc", 0.84, 0.5, 0.49, 0.693, people), **common,
         ),
         make_finding(
-            "race",
-            RACES,
-            RACES,
-            effects["race"],
-            group=[RACES[k] for k in race.tolist()],
-            inferred=rows < 20,
-            proxy={"postcode": 1.4, "income": 0.4, "job": 0.1},
+            "race", RACES, RACES, effects["race"], group=[RACES[k] for k in race.tolist()], inferred=rows < 20,
+            proxy={"postcode": 1.4, "income": 0.4, "job": 0.1}, alignment_share=0.17,
             quality=AuxiliaryQuality("race", "auc", 0.71, 0.5, 1.2, 1.61, people),
-            alignment_share=0.17,
-            merged={"Other": ("Eskimo", "Inuit")},
-            **common,
+            merged={"Other": ("Eskimo", "Inuit")}, **common,
         ),
         make_finding(
-            "age",
-            (),
-            ("age + 13.6", "age - 13.6"),
-            effects["age"],
+            "age", (), ("age + 13.6", "age - 13.6"), effects["age"],
             group=[AGES[k] if n % 50 else "unknown" for n, k in enumerate(age.tolist())],
-            proxy={"hours": 0.3, "income": 0.2},
-            quality=AuxiliaryQuality("age", "r2", 0.31, 0.0, 0.69, 1.0, people),
-            alignment_share=0.09,
-            **common,
+            proxy={"hours": 0.3, "income": 0.2}, alignment_share=0.09,
+            quality=AuxiliaryQuality("age", "r2", 0.31, 0.0, 0.69, 1.0, people), **common,
         ),
-    )
+    )  # fmt: skip
     worst = torch.stack([finding.scores for finding in findings]).argmax(0)
     signed = torch.stack([finding.effect for finding in findings if finding.effect is not None])
     taken = signed.gather(0, worst[None])[0]
@@ -321,39 +303,20 @@ def make_finding(
         towards = {to: (effects[:, q], own & ~effects[:, q].isnan()) for q, to in enumerate(contrasts)}
         groups.append(
             Group(
-                variable=name,
-                level=level,
-                people=int(own.sum()),
-                mean_prediction=mean(predictions, own),
-                mean_effect=mean(signed, own),
-                share_flagged=mean(flags.float(), own),
-                share_confident=mean(confident.float(), own),
-                inferred=int((own & inferred).sum()),
+                variable=name, level=level, people=int(own.sum()), mean_prediction=mean(predictions, own),
+                mean_effect=mean(signed, own), share_flagged=mean(flags.float(), own),
+                share_confident=mean(confident.float(), own), inferred=int((own & inferred).sum()),
                 towards={to: mean(value, of) for to, (value, of) in towards.items() if of.any()},
             )
-        )
+        )  # fmt: skip
     words = [None if gone else contrasts[q] for q, gone in zip(place.tolist(), abstained.tolist(), strict=True)]
     return Finding(
-        name=name,
-        kind="continuous" if not levels else "binary" if len(levels) == 2 else "categorical",
-        levels=levels,
-        contrasts=contrasts,
-        effects=effects,
-        scores=scores,
-        effect=signed,
-        interval=interval,
-        flagged=flags,
-        confident=confident,
-        abstained=abstained,
-        towards=tuple(words),
-        group=tuple(group),
-        inferred=inferred,
-        direct=0.4 * signed,
-        total=signed.clone(),
-        alignment_error=0.01,
-        groups=tuple(groups),
+        name=name, kind="continuous" if not levels else "binary" if len(levels) == 2 else "categorical",
+        levels=levels, contrasts=contrasts, effects=effects, scores=scores, effect=signed, interval=interval,
+        flagged=flags, confident=confident, abstained=abstained, towards=tuple(words), group=tuple(group),
+        inferred=inferred, direct=0.4 * signed, total=signed.clone(), alignment_error=0.01, groups=tuple(groups),
         **more,
-    )
+    )  # fmt: skip
 
 
 def make_result(*findings: Finding, **more: Any) -> AuditRecord:

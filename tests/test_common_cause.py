@@ -40,7 +40,7 @@ def test_no_shift_explains_what_goes_through_another_column():
 def test_no_shift_is_named_where_nobody_s_prediction_changes():
     result, cause = found(lambda rows: (rows["job"] == "smith") * 0.5, people())
     assert cause is None
-    assert "that is not in the table is not covered." in result.summary()
+    assert "that is missing from the table." in result.summary()
 
 
 def test_the_shift_is_that_of_the_column_through_which_the_effect_goes():

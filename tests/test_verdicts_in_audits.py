@@ -228,9 +228,15 @@ def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
     people = pd.DataFrame({"sex": np.where(male, "Male", "Female"), "one": one, "two": together})
     result = audited(lambda frame: 1 / (1 + np.exp(-2 * frame["one"] * frame["two"])), people, **QUICK)
     assert float(result.scores.max()) == 0.0
-    assert max(check.unexplained for check in result.map_checks) > 0.05
+    assert max(abs(check.gap) for check in result.map_checks) > 0.05
     assert result.verdict.word == "cannot tell"
-    assert "and no feature significantly explains it" in result.verdict.reason
+    assert "and the map accounts for 0.0 points: audit more people." in result.verdict.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_people_of_a_biased_model_never_pass_although_no_feature_differs_beyond_chance(seed: int):
+    found = audited(by_income, table(80, seed=seed), **QUICK)
+    assert found.verdict.word != "passes"
 
 
 def test_nothing_fails_where_chance_gives_effects_as_large():

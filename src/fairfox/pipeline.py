@@ -440,8 +440,10 @@ def _findings(
     by_chance = null is not None and null.delta > limits.delta
     points, total = inputs.target.unit == "probability", inputs.options.info.base == TOTAL and not inputs.options.given
     for v, each in enumerate(found):
-        gaps = [check for check in checks if total and check.variable == v and check.unexplained > limits.delta]
-        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, points=points))
+        own = [check for check in checks if total and check.variable == v and check.gap is not None]
+        gaps = [check for check in own if abs((check.gap or 0) - check.effect) > limits.delta]
+        held = held_back(each.verdict, gaps, people=len(readings.people), by_chance=by_chance, points=points)
+        found[v] = replace(each, verdict=held)
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
         causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))

@@ -119,7 +119,7 @@ def test_modules_and_urls_stay_as_they_are(folder: Path, model: str):
         ("drop = [['a']]", "'drop' in .*; expected a text or a number"),
         ("delta = {sex = [1]}", "'delta' in .* is \\[1\\]; expected a text or a number"),
         ("refits = {a = 1}", "'refits' in .*; expected a text or a number"),
-        ("set = 'a=1'", "has 'set', which is not an option. It is now settings."),
+        ("set = 'a=1'", "has 'set', which is not an option. Did you mean 'settings'?"),
         ('id = "a\\nb"', r"'id' in .* is 'a\\nb', not printable"),
         *(
             (f"{name} = {value}", f"which a file may not set, for safety; remove it, and give --{name} on the command")

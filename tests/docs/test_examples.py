@@ -24,7 +24,8 @@ BLOCKS = {page: list(blocks(page)) for page in PAGES}
 FIRST = "docs/get_started/first_audit.md"
 # These have tests of their own, pytest.md in tests/test_pytest_plugin.py
 CLOSER = {f"docs/{page}.md" for page in ("how_to/own_test", "how_to/ci", "how_to/pytest", "reference/files")}
-PEOPLE = {"docs/how_to/compare.md": 400, "docs/how_to/reuse.md": 800}  # where 200 and 500 people are too few
+# where 200 and 500 people are too few
+PEOPLE = {"docs/how_to/compare.md": 400, "docs/how_to/failed.md": 2000, "docs/how_to/reuse.md": 800}
 PRINTED = {  # beside what the pages show
     "docs/how_to/compare.md": ("Verdict: B is fairer.", "\ncannot tell\n"),
     "docs/how_to/reuse.md": ("fairfox audit of 300 people for sex, test rank",),
@@ -76,7 +77,7 @@ def test_a_test_of_ones_own_is_benchmarked_in_three_lines_and_does_better_than_c
     assert found, printed
     ap, chance, _ = map(float, found.groups())
     assert 0.2 < chance <= 0.5
-    assert ap > chance + 0.1
+    assert ap > chance + 0.1, printed
     assert list(folder.glob("fused*"))  # the generator that the page saves
 
 

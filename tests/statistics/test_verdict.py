@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor
 
+from fairfox.maps.check import MapCheck
 from fairfox.statistics.verdict import (
     ALLOWED,
     LEVEL,
@@ -19,6 +20,7 @@ from fairfox.statistics.verdict import (
     Verdict,
     Word,
     family_verdict,
+    held_back,
     judge_model,
     p_fewer,
     p_more,
@@ -34,9 +36,8 @@ OVER = "prediction shifts by more than 5 points with sex"
 ORDER = ("passes", "cannot tell", "fails")
 
 
-counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(1, 200)).map(
-    sorted
-)  # significant, possible, all
+# significant, possible, all
+counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(1, 200)).map(sorted)
 
 
 def effects(people: int, over: int) -> Tensor:
@@ -312,3 +313,14 @@ def test_a_fail_that_does_not_stand_at_95_hundredths_is_taken_back():
 def test_a_pass_is_not_taken_back_by_its_tipping_point():
     found = judge(0, 0, 2000, curve=curve(1.0, share=0.2))
     assert (found.word, found.tipping) == ("passes", 1.0)
+
+
+def test_a_gap_of_fewer_people_than_the_limit_allows_takes_no_verdict_back():
+    passed = judge(0, 2, 1000)
+    gap = MapCheck(0, "sex=Female", "sex=Male", 50, 0.0, 0.2, None, 0.0, 0.0, 0.0)
+    some, more = ([replace(gap, people=people)] for people in (50, 51))
+    how = {"people": 1000, "by_chance": False, "points": True}
+    assert held_back(passed, some, **how) == passed
+    taken = held_back(passed, more, **how)
+    assert taken.word == "cannot tell"
+    assert taken.reason.endswith("differ by 20.0 points, and the map accounts for 0.0 points: audit more people.")

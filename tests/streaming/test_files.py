@@ -302,7 +302,7 @@ def test_scores_below_the_tables_are_no_tables(folder: Path):
         assert run(folder, out)["counts"] == first["counts"]
         assert manifest_of(folder, out)["complete"]
     assert (folder / "in/one/scores.parquet/part-00000.parquet").stat().st_mtime_ns == before
-    with pytest.raises(DataError, match="not scores that fairfox wrote"):
+    with pytest.raises(DataError, match="not fairfox's scores"):
         score_files(folder / "test.fox", model_of(folder), [str(folder / "in/one")], folder / "out", workers=1)
 
 

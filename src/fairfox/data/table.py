@@ -82,7 +82,9 @@ def check_column(table: Table, name: str, *, role: str = "column", where: str = 
     if isinstance(native, pa.Table) and native.schema.get_field_index(name) >= 0:  # it writes down no list of all names
         return
     if name not in table.columns:
-        raise ColumnError(f"{where} has no {role} '{name}'.{did_you_mean(name, table.columns)}{advice}")
+        alone = " It has one column only: are commas, semicolons, tabs or pipes between its columns?"
+        hint = alone if len(table.columns) == 1 else did_you_mean(name, table.columns)
+        raise ColumnError(f"{where} has no {role} '{name}'.{hint}{advice}")
 
 
 # --- columns -------------------------------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ class MapCheck:
     outside: float  # share of people with a number outside the range that the other group shows
     unseen: float  # expected share of people with two categories that nobody in the table has together
     unseen_real: float  # the same for real people, whose pairs are looked for in the other half of the table
-    unexplained: float = 0.0  # by how much the gap surely differs from the effect
     warnings: tuple[str, ...] = ()
 
 
@@ -134,7 +133,7 @@ def check_map(
         own = mapped if p.is_continuous else mapped & (c == group)
         if not bool(own.any()):
             continue
-        effect, gap, accounted, unexplained = _mean(effects[own], weights[own]), None, None, 0.0
+        effect, gap, accounted = _mean(effects[own], weights[own]), None, None
         if p.is_continuous:
             other, names = -1, (p.name, "higher" if contrast.towards == HIGHER else "lower")
         else:
@@ -142,25 +141,17 @@ def check_map(
             names = group_name(p.name, p.levels[group]), group_name(p.name, p.levels[other])
             gap, error = _gap(here, own, c == other, weights)
             accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
-            unexplained = max(0.0, abs(gap - effect) - 2 * error)
         moved = own if shown is None else own & shown.to(own.device)
         who = moved.nonzero()[:, 0].to(rows.device)
         who = who[:: max(1, len(who) // _CHECKED)]
         flat = weights[who.to(weights.device)].to(rows).repeat(len(rows))  # (M n,)
         there, before = rows[:, who].flatten(0, 1), data.x[who].to(rows).repeat(len(rows), 1)  # (M n, D)
         found = MapCheck(
-            variable=contrast.variable,
-            group=names[0],
-            towards=names[1],
-            people=int(own.sum()),
-            effect=effect,
-            gap=gap,
-            accounted=accounted,
+            contrast.variable, *names, int(own.sum()), effect, gap, accounted,
             outside=_mean(support.outside(there, other, before).to(flat), flat),
             unseen=support.unseen_share(there, flat),
             unseen_real=support.real,
-            unexplained=unexplained,
-        )
+        )  # fmt: skip
         out.append(replace(found, warnings=_warnings(found, points=points, total=total, two=len(p.levels) == 2)))
     return tuple(out)
 

@@ -96,7 +96,8 @@ def as_model(
         what = f"the class {obj.__name__}" if isinstance(obj, type) else f"a {type(obj).__name__}"
         raise OptionError(
             f"This is {what}, not a model; "
-            "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions"
+            "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions; "
+            "fairfox.load_model reads a file"
         )
     if example is None:
         model.output = Output(returns or "value", output, _column(positive, classes))

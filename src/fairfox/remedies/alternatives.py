@@ -123,12 +123,16 @@ class Alternatives:
                 f"{amount(one.mean_effect, self.unit)}, {percent(one.share_over)} of people over delta"
             )
 
-        lines = [f"{len(self.tried)} alternatives on {self.people:,} people. The model as it is: {words(model)}."]
+        lines = [
+            f"{len(self.tried)} alternatives on {self.people:,} people: one half learns, the other judges, both ways."
+        ]
+        lines.append(f"The model as it is: {words(model)}.")
         if best is model:
             lines.append(f"None has a smaller mean effect within a loss of {self.max_loss:g}.")
         else:
             lines.append(f"The best within a loss of {self.max_loss:g} is {best.name}: {words(best)}.")
-        lines.append(stopping_sentence(self.more, sum(each.kind == "search" for each in self.tried)))
+        if searched := sum(each.kind == "search" for each in self.tried):
+            lines.append(stopping_sentence(self.more, searched))
         lines += [f"Not run: {name} ({why})." for name, why in self.not_run.items()]
         return "\n".join(lines)
 
@@ -173,6 +177,7 @@ def stopping_sentence(more: float | None, searched: int) -> str:
     """Return whether it is worth searching on."""
     if more is None:
         needed = f"that takes a search of {_MORE + 1} or more candidates, and this one had {searched}"
+        needed = "no candidate of this one is within the stated loss" if searched > _MORE else needed
         return f"Whether a longer search would help is not known: {needed}."
     better = f"{_MORE} more candidates of the same search improve the mean effect by more than {_BETTER}"
     return f"The probability that {better} is at most {max(more, 0.001):.2g}."
@@ -264,7 +269,9 @@ def find_alternatives(
         raise OptionError("Alternatives compare groups; make groups of a protected number with a cut such as 'age<25'")
     y = labelled_yes(inputs)
     if y is None:
-        raise OptionError(f"The label '{options.label}' is neither a number nor one of two classes; give such a label")
+        raise OptionError(
+            f"The label '{options.label}' has neither two classes nor, for a model of values, numbers; give another"
+        )
     say("fitting maps", 0.02)
     folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: say(text, 0.1 * done))
     measuring = Measuring(inputs, data, folds, y.double().numpy(force=True))

@@ -191,15 +191,9 @@ def repair(
     """
     refuse_outside(unknown, *[*signature(repair).parameters][:-1])
     chosen = AuditOptions.of(
-        options,
-        protected=protected,
-        label=label,
-        given=given,
-        columns=columns,
-        weights=weights,
-        decision_threshold=decision_threshold,
-        seed=seed,
-    )
+        options, protected=protected, label=label, given=given, columns=columns, weights=weights,
+        decision_threshold=decision_threshold, seed=seed,
+    )  # fmt: skip
     return repair_with(model, table, chosen, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality
-from fairfox.choices.tests import EFFECT
+from fairfox.choices.tests import EFFECT, TOTAL
 from fairfox.data.table import verb
 from fairfox.findings import AuditRecord, Finding
 from fairfox.options import AuditOptions
@@ -145,7 +145,7 @@ def common_cause_lines(finding: Finding) -> list[str]:
     if finding.verdict is None or not finding.verdict.curve:
         return []
     if cause is None:
-        return [f"A common cause of {finding.name} and the features that is not in the table is not covered."]
+        return [f"Not covered: a cause of both {finding.name} and the features that is missing from the table."]
     what = f"the mean effect on {cause.group}"
     if cause.shift is None:
         shift = f"shifts {cause.feature} by 3 standard deviations"
@@ -392,7 +392,8 @@ def held_equal_lines(result: AuditRecord, finding: Finding) -> list[str]:
         compared = _compared(result, finding, finding.effect)
         lines.append(f"Given {columns}, the effect of {finding.name} is {compared}. The verdict uses this")
     if finding.same_outcome is not None:
-        line = f"At the same outcome ({label}) the effect of {finding.name} is "
+        by = "" if result.settings.get("test", TOTAL) == TOTAL else f" by {TOTAL}"
+        line = f"At the same outcome ({label}) the effect{by} of {finding.name} is "
         line += _compared(result, finding, finding.same_outcome)
         line += f". The verdict uses {verdict}" if verdict else ""
         lines.append(f"{line}. A bias in the label itself does not show there")

@@ -325,7 +325,7 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
             yield f"Retrained networks disagree on who is most affected (lowest rank correlation {lowest:.2f})."
     zero = float((scores == 0).double().mean()) if len(scores) else 0.0
     if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
-        yield f"{zero:.0%} of the scores are exactly zero: the model does not respond to this test's changes."
+        yield f"{zero:.0%} of the scores are exactly zero: this test changes nothing that the model responds to."
     for measured, what in ((readings.direct, "direct reading"), (main if info.base != DIRECT else None, "test")):
         overshoot = None if measured is None else measured.overshoot
         far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())

@@ -63,7 +63,8 @@ class Counted:
     @classmethod
     def of(cls, possible: Tensor, significant: Tensor, weight: Values) -> Counted:
         """Return how many people (n,) are marked."""
-        found, reach = (float(np.average(marks.numpy(force=True), weights=weight)) for marks in (significant, possible))
+        each = weight / weight.max()  # equal ones are then ones
+        found, reach = (float(np.average(marks.numpy(force=True), weights=each)) for marks in (significant, possible))
         equal = float(weight.sum() ** 2 / (weight**2).sum())
         return cls(len(significant), int(significant.sum()), int(possible.sum()), found, reach, equal)
 
@@ -286,26 +287,29 @@ def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str,
     return why if between else f"{why} The difference from the limit could be chance."
 
 
-def held_back(verdict: Verdict | None, gaps: Sequence[MapCheck], *, by_chance: bool, points: bool) -> Verdict | None:
+def held_back(
+    verdict: Verdict | None, gaps: Sequence[MapCheck], *, people: int, by_chance: bool, points: bool
+) -> Verdict | None:
     """Return a verdict that does not say more than is known.
 
-    Nothing fails if chance alone gives effects over delta. Nothing passes if the groups' mean predictions differ by
-    more than delta and the map, which changes only features in which the groups differ beyond chance, does not say why.
+    Nothing fails if chance alone gives effects over delta. Nothing passes if the map leaves more than delta of the gap
+    between groups unexplained, and these are more people than the limit allows. With few people the map may change no
+    feature, since none differs beyond chance.
 
     Args:
         verdict: on one protected variable.
         gaps: checks of the map that leave more than delta unexplained.
+        people: who were checked.
         by_chance: whether shuffled protected values give effects over delta.
         points: whether predictions are probabilities.
     """
     if verdict is not None and verdict.word == "fails" and by_chance:
         return taken_back(verdict, "shuffled protected values give effects as large.")
-    if verdict is None or verdict.word != "passes" or not gaps:
+    concerned = sum({check.group: check.people for check in gaps}.values())
+    if verdict is None or verdict.word != "passes" or concerned <= verdict.allowed * people:
         return verdict
-    size = abs(gaps[0].gap or 0)
-    gap = f"{100 * size:.1f} points" if points else f"{size:.3g}"
-    why = (
-        f"the mean predictions of {gaps[0].group} and {gaps[0].towards} differ by {gap}, and no feature "
-        "significantly explains it: audit more people."
-    )
+    sizes = abs(gaps[0].gap or 0), abs(gaps[0].effect)
+    gap, effect = (f"{100 * size:.1f} points" if points else f"{size:.3g}" for size in sizes)
+    between = f"{gaps[0].group} and {gaps[0].towards} differ by {gap}"
+    why = f"the mean predictions of {between}, and the map accounts for {effect}: audit more people."
     return taken_back(verdict, why)
