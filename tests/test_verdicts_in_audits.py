@@ -13,6 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from populations import by_income, earners
+from scipy.stats import norm
 from support import assert_ended, audited
 
 from fairfox.cli.main import cli
@@ -228,15 +229,22 @@ def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
     people = pd.DataFrame({"sex": np.where(male, "Male", "Female"), "one": one, "two": together})
     result = audited(lambda frame: 1 / (1 + np.exp(-2 * frame["one"] * frame["two"])), people, **QUICK)
     assert float(result.scores.max()) == 0.0
-    assert max(abs(check.gap) for check in result.map_checks) > 0.05
     assert result.verdict.word == "cannot tell"
-    assert "and the map accounts for 0.0 points: audit more people." in result.verdict.reason
+    assert "and the map accounts for 0.0 points: audit more people, or see the map check." in result.verdict.reason
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_few_people_of_a_biased_model_never_pass_although_no_feature_differs_beyond_chance(seed: int):
-    found = audited(by_income, table(80, seed=seed), **QUICK)
-    assert found.verdict.word != "passes"
+def test_few_people_of_a_biased_model_do_not_pass_although_no_feature_differs_beyond_chance():
+    # incomes that are .35 apart in 120 people are so by chance in one of 20 tables; predictions are 7 points apart
+    male, rank = np.arange(120) % 2 == 1, (np.arange(120) // 2 + 0.5) / 60
+    people = pd.DataFrame({"sex": np.where(male, "Male", "Female"), "income": norm.ppf(rank) + 0.35 * male})
+    result = audited(lambda frame: 1 / (1 + np.exp(-frame["income"])), people, **QUICK)
+    assert float(result.scores.max()) == 0.0
+    assert result.verdict.word == "cannot tell"
+
+
+def test_a_feature_moves_for_all_folds_or_for_none():
+    for people in (60, 80):  # so few that four fifths of them would not always do
+        assert (audited(by_income, table(people), **QUICK | {"folds": 5}).scores > 0).all()
 
 
 def test_nothing_fails_where_chance_gives_effects_as_large():

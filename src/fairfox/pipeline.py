@@ -16,7 +16,7 @@ from torch import Tensor
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
 from fairfox.choices.tests import TOTAL, lookup_test
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, group_name
 from fairfox.data.table import load_table
 from fairfox.errors import OptionError, installed_versions
 from fairfox.explain import common_cause, explain
@@ -54,7 +54,7 @@ from fairfox.statistics.groups import (
     score_unit,
 )
 from fairfox.statistics.performance import Performance, performance
-from fairfox.statistics.verdict import ALLOWED, held_back
+from fairfox.statistics.verdict import ALLOWED, Gap, held_back
 
 _log = logging.getLogger("fairfox")
 _HELD = " Given columns stay as they are, and with them what they explain of the others: {}."
@@ -324,42 +324,23 @@ def _result(
     checks = map_checks(inputs, readings, support, limits.delta)
     mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
     found = AuditRecord(
-        scores=main.score,
-        effect=main.effect,
-        interval=certainty.interval,
-        sampling=certainty.sampling,
-        flagged=certainty.flagged,
-        confident=certainty.confident,
-        abstained=main.abstained,
-        reasons=main.reasons,
-        predictions=inputs.predictions,
-        worst=main.variable,
-        findings=_findings(inputs, readings, before, limits, checks, null, streamed, decisions),
-        counterfactual=mapped,
-        encoded=readings.people.x,
-        ids=inputs.data.ids,
-        features=_explained(inputs, readings, progress),
-        delta=limits.delta,
-        deltas=limits.by_group,
-        test=options.main,
+        scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
+        interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
+        confident=certainty.confident, p_values=certainty.p_values, significant=certainty.significant,
+        predictions=inputs.predictions, encoded=readings.people.x, ids=inputs.data.ids,
+        findings=_findings(inputs, readings, before, limits, null, streamed, decisions),
+        features=_explained(inputs, readings, progress), counterfactual=mapped,
+        counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
+        delta=limits.delta, deltas=limits.by_group, test=options.main, unit=score_unit(options, inputs.target.unit),
         meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
-        unit=score_unit(options, inputs.target.unit),
-        warnings=_warnings(inputs, readings, trust, streamed, checks),
-        weights=inputs.data.weights,
+        warnings=_warnings(inputs, readings, trust, streamed, checks), weights=inputs.data.weights,
         checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
-        counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
         certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
-        reliability=trust,
-        p_values=certainty.p_values,
-        significant=certainty.significant,
-        null=null,
-        map_checks=checks,
-        still=readings.still,
-        streamed=streamed,
+        reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
         performance=_performance(inputs) if streamed is None else (),
-    )
+    )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 
 
@@ -416,7 +397,6 @@ def _findings(
     readings: Readings,
     before: Measurement,
     limits: Limits,
-    checks: Sequence[MapCheck],
     null: Null | None,
     streamed: Streamed | None,
     decisions: Decisions | None,
@@ -438,12 +418,10 @@ def _findings(
         for v, source in enumerate(inputs.encoding.sources)
     ]
     by_chance = null is not None and null.delta > limits.delta
-    points, total = inputs.target.unit == "probability", inputs.options.info.base == TOTAL and not inputs.options.given
+    points, total = inputs.target.unit == "probability", inputs.options.main == TOTAL and not inputs.options.given
     for v, each in enumerate(found):
-        own = [check for check in checks if total and check.variable == v and check.gap is not None]
-        gaps = [check for check in own if abs((check.gap or 0) - check.effect) > limits.delta]
-        held = held_back(each.verdict, gaps, people=len(readings.people), by_chance=by_chance, points=points)
-        found[v] = replace(each, verdict=held)
+        gaps = _gaps(each, readings.people, v, limits) if total else []
+        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, points=points))
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
         causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
@@ -453,6 +431,19 @@ def _findings(
     whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
     parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
+
+
+def _gaps(finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
+    """Return the gaps between the mean predictions of groups, beside the mean effects."""
+    weights = torch.ones(len(people)) if people.weights is None else people.weights.cpu()
+    means = {group.level: group.mean_prediction for group in finding.groups}
+    own = [people.c[:, variable].cpu() == k for k in range(len(finding.levels))]
+    shares = {level: float(weights[who].sum() / weights.sum()) for level, who in zip(finding.levels, own, strict=True)}
+    return [
+        Gap(group.name, group_name(finding.name, to), means[to] - means[group.level], effect,
+            limits.by_group.get(group.name, limits.delta), shares[group.level], shares[to])
+        for group in finding.groups if group.level in shares for to, effect in group.towards.items() if to in shares
+    ]  # fmt: skip
 
 
 def _decisions(inputs: Inputs) -> Decisions | None:

@@ -117,10 +117,10 @@ def test_small_groups_are_warned_about():
     people, once = table(600), QUICK | {"refits": 1}
     people["sex"] = ["Male"] * 20 + ["Female"] * 580
     result = audited(by_income, people, **once)
-    assert any("'Male' (3.3%)" in text for text in result.warnings)
+    assert any("'Male' (3.3 %)" in text for text in result.warnings)
     people["race"] = ["a"] * 20 + ["b"] * 300 + ["c"] * 280
     result = audited(by_income, people, **(once | {"protected": "race"}))
-    assert any("'a' (3.3%)" in text and "--merge-rare" in text for text in result.warnings)
+    assert any("'a' (3.3 %)" in text and "--merge-rare" in text for text in result.warnings)
 
 
 def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecord):

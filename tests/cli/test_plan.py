@@ -11,7 +11,7 @@ def test_a_plan_says_how_many_people_and_what_others_would_show():
     done = CliRunner().invoke(cli, ["plan", "--effect", "0.08", "--limit", "0.05", "--spread", "0.3"])
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
-    needed = "619 people are needed to detect a mean |effect| of 0.08 above the limit of 0.05 in 80% of audits."
+    needed = "619 people are needed to detect a mean |effect| of 0.08 above the limit of 0.05 in 80 % of audits."
     assert lines[0] == needed
     assert lines[-2].split() == ["619", "people", "detect", "it", "in", "80%", "of", "audits"]
     assert len(lines) == 6
@@ -22,7 +22,7 @@ def test_sizes_can_be_asked_for_and_the_pilot_is_a_folder(tmp_path: Path):
     command = ["plan", str(tmp_path / "pilot"), "--effect", "0.2", "--power", "0.9", "--people", "7", "--people", "70"]
     done = CliRunner().invoke(cli, command)
     assert done.exit_code == 0, done.stderr
-    assert "above the limit of 0.05 in 90% of audits" in done.stdout
+    assert "above the limit of 0.05 in 90 % of audits" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["7", "70"]
 
 

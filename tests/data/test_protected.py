@@ -288,21 +288,12 @@ VARIABLES = (
 @pytest.mark.parametrize(
     ("text", "group"),
     [
-        ("Male", (0, 1)),
-        ("sex=Male", (0, 1)),
-        ("race = White", (1, 2)),
-        ("race==Asian", (1, 0)),
-        ("age<25", (2, 1)),
-        ("age < 25", (2, 1)),
-        ("not age<25", (2, 0)),
-        ("not age < 25", (2, 0)),
-        ("age<25=age<25", (2, 1)),
-        ("smoker=Yes", (3, 1)),
-        ("member=No", (4, 0)),
-        ("Female & White", (6, 1)),
+        ("Male", (0, 1)), ("sex=Male", (0, 1)), ("race = White", (1, 2)), ("race==Asian", (1, 0)),
+        ("age<25", (2, 1)), ("age < 25", (2, 1)), ("not age<25", (2, 0)), ("not age < 25", (2, 0)),
+        ("age<25=age<25", (2, 1)), ("smoker=Yes", (3, 1)), ("member=No", (4, 0)), ("Female & White", (6, 1)),
         ("sex x race=Male & Black", (6, 2)),
     ],
-)
+)  # fmt: skip
 def test_groups_are_found_by_name(text: str, group: tuple[int, int]):
     assert find_group(VARIABLES, text) == group
 

@@ -138,13 +138,17 @@ def test_it_reads_its_model_as_the_audit_did(learnt, others):
         (model, {"output": "logit"}, logit),
         (model, {"positive": "no"}, no),
         (lambda table: model.decision_function(table[list(rows)]), {"returns": "logit"}, yes),
+        (lambda table: model.predict_proba(table[list(rows)])[:, 1], {"positive": 0}, no),
+        (lambda table: model.predict_proba(table[list(rows)])[:, [0, 0, 1]] * [0.6, 0.4, 1], {"positive": 2}, yes),
         (lambda table: model.predict_proba(table[list(rows)]), {}, yes),
         (lambda table: model.predict_proba(table[list(rows)])[:, 1], {"output": "logit"}, logit),
     ):
         same = fairfox.repair(asked, learnt, columns=list(rows), strength=0.0, options=options, **ABOUT)
         assert same.scores(others)[0] == pytest.approx(expected, abs=1e-9)
-        if "positive" in options:
+        if options.get("positive") == "no":
             assert np.array_equal(same.predict(others), model.predict(rows))
+        again = fairfox.audit(same, others, columns=list(rows), **ABOUT, options={"refits": 1, "folds": 2} | options)
+        assert again.record.predictions.numpy() == pytest.approx(expected, abs=1e-9)
 
 
 def test_an_audit_reads_a_repaired_model_as_it_reads_the_model(learnt, others):

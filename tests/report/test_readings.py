@@ -50,7 +50,7 @@ def test_both_effects_are_those_of_the_people_with_a_label():
     total = torch.where(torch.arange(40) < 20, 0.2, 0.9)  # without a label it is larger
     result = with_finding(result, total=total)
     (line,) = held_equal_lines(result, result.findings[0])
-    assert "is 10 points on average, 50.0 % less than in total (20 points)" in line
+    assert "is 10 points on average, 50.0 % less than in total (20 points for the same 20 people)" in line
 
 
 def test_the_comparison_says_whose_effect_it_is_where_the_verdict_uses_another_test():

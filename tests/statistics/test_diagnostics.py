@@ -15,14 +15,7 @@ from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import combine
 from fairfox.fairtests.readings import Readings
 from fairfox.statistics import diagnostics
-from fairfox.statistics.diagnostics import (
-    Reliability,
-    distance,
-    distance_warnings,
-    doubt,
-    leave_out,
-    most_doubtful,
-)
+from fairfox.statistics.diagnostics import Reliability, distance, distance_warnings, doubt, leave_out, most_doubtful
 
 refits_of_people = st.lists(
     st.lists(st.floats(-1.0, 1.0, width=32), min_size=3, max_size=3), min_size=1, max_size=12

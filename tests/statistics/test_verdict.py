@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from torch import Tensor
 
-from fairfox.maps.check import MapCheck
 from fairfox.statistics.verdict import (
     ALLOWED,
     LEVEL,
+    Gap,
     Point,
     Verdict,
     Word,
@@ -316,11 +316,14 @@ def test_a_pass_is_not_taken_back_by_its_tipping_point():
 
 
 def test_a_gap_of_fewer_people_than_the_limit_allows_takes_no_verdict_back():
-    passed = judge(0, 2, 1000)
-    gap = MapCheck(0, "sex=Female", "sex=Male", 50, 0.0, 0.2, None, 0.0, 0.0, 0.0)
-    some, more = ([replace(gap, people=people)] for people in (50, 51))
-    how = {"people": 1000, "by_chance": False, "points": True}
-    assert held_back(passed, some, **how) == passed
-    taken = held_back(passed, more, **how)
-    assert taken.word == "cannot tell"
-    assert taken.reason.endswith("differ by 20.0 points, and the map accounts for 0.0 points: audit more people.")
+    passed, how = judge(0, 2, 1000), {"by_chance": False, "points": True}
+    for share, word in ((0.05, "passes"), (0.06, "cannot tell")):  # both ways: of the small group and of the large one
+        sizes = (
+            ("sex=F", "sex=M", 0.2, -0.01, 0.05, share, 1 - share),
+            ("sex=M", "sex=F", -0.1, 0, 0.05, 1 - share, share),
+        )
+        taken = held_back(passed, [Gap(*each) for each in sizes], **how)
+        assert taken.word == word
+    why = "the mean prediction of sex=M is 20.0 points higher than that of sex=F, and the map accounts for -1.0 points"
+    assert taken.reason == f"{passed.reason} But {why}: audit more people, or see the map check."
+    assert held_back(passed, [Gap("a", "b", 0.2, 0.16, 0.05, 0.5, 0.5)], **how) == passed

@@ -209,9 +209,9 @@ class SourceModel:
         spread = relative_spread(generated, drawn, real, labels)
         if not spread >= _COLLAPSED:
             raise DataError(
-                f"The generator collapsed: within a class its rows vary {spread:.0%} as much as the real ones, "
-                f"at least {_COLLAPSED:.0%} is needed. The decoder ignores its latent, so all people of a class "
-                f"are the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
+                f"The generator collapsed: within a class its rows vary {100 * spread:.0f} % as much as the real ones, "
+                f"at least {100 * _COLLAPSED:.0f} % is needed. The decoder ignores its latent, so a class's people "
+                f"are all the same; lower kl_weight ({settings.kl_weight:g}) or depth ({settings.depth})"
             )
         return replace(fitted, spread=spread)
 

@@ -162,7 +162,7 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
     )
     sizes = people or sorted({max(1, round(share * found.people)) for share in _AROUND})
     for size in sizes:
-        click.echo(f"{size:>10,} people detect it in {found.power(size):.0%} of audits")
+        click.echo(f"{size:>10,} people detect it in {100 * found.power(size):.0f} % of audits")
 
 
 @click.command()

@@ -53,7 +53,7 @@ def demo(out: Path, people: int, seed: int) -> None:
     for name, n in models.items():
         shares = (n["share_flagged"], n["confident"] / people, n["share_truly_over_delta"])
         means = (n["mean_effect"], n["mean_truth"])
-        rows.append([name, *(f"{mean:.4f}" for mean in means), *(f"{share:.1%}" for share in shares)])
+        rows.append([name, *(f"{mean:.4f}" for mean in means), *(f"{100 * share:.1f} %" for share in shares)])
     headings = ("Mean |effect|", "True mean", "Flagged", "Confident", "Truly above delta")
     console = Console(highlight=False)
     console.print(
@@ -183,7 +183,7 @@ def _sentences(unfair: dict[str, Any], fair: dict[str, Any]) -> list[str]:
     return [
         f"Biased model: mean |effect| is {unfair['mean_effect'] / unfair['mean_truth']:.2f} times the true mean "
         f"individual fairness score, Spearman correlation with it {unfair['rho']:.2f}; of the flagged people "
-        f"{unfair['precision']:.0%} are truly above delta, and {unfair['recall']:.0%} of those are flagged.",
+        f"{100 * unfair['precision']:.0f} % are truly over delta; {100 * unfair['recall']:.0f} % of these are flagged.",
         f"Fair model: mean |effect| is {fair['mean_effect'] / unfair['mean_effect']:.3f} of the biased one's, "
         f"{fair['confident']} people confidently flagged.",
     ]

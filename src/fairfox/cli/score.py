@@ -89,6 +89,8 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
 
     Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. The same command resumes
     an interrupted run.
+
+    The exit code is 0 once everyone is scored, whatever the verdict; to gate a release use `fairfox audit`.
     """
     engine = _engine(options.pop("engine"), tables)
     streamed = {name: value for name in _STREAMED if (value := options.pop(name))}

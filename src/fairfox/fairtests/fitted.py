@@ -127,11 +127,12 @@ class FittedTest:
         others: Sequence[str] = (),
         progress: Progress | None = None,
         auxiliaries: Auxiliaries | None = None,
-        is_fold: bool = False,
+        everyone: Dataset | None = None,
     ) -> FittedTest:
         """Return the test of these options fitted on all people of `data`, with `others` to compare it with.
 
-        Auxiliaries are trained on the same people unless given. A fold needs no record of what it learnt from.
+        Auxiliaries are trained on the same people unless given. Folds are given everyone: which features may move is
+        decided once for all of them. They need no record of what they learnt from.
         """
         _check_weights(data, options)
         seed = options.seed if seed is None else seed
@@ -145,24 +146,17 @@ class FittedTest:
         needed = readings_of(options, labelled=bool(label) and comparable, takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
         used = own.aligned_by if options.balance else own.plain
-        tests, seconds, failures = _fit_tests(data, options, names, used, needed, many=many, seed=seed, progress=say)
-        return cls(
-            options=options,
-            encoding=encoding,
-            known=_without_features(data),
-            fitted_on="" if is_fold else rows_sha256(data),
-            version=installed_versions("fairfox")["fairfox"],
-            auxiliary=own.plain,
-            quality=own.quality,
-            proxy=own.proxy,
-            aligned_by=own.aligned_by,
-            metric=own.metric,
-            support=() if is_fold else supports(data),
-            tests=tests,
-            seconds=seconds,
-            training_seconds=own.seconds,
-            failures=failures,
+        tests, seconds, failures = _fit_tests(
+            data, options, names, used, needed, everyone=everyone, many=many, seed=seed, progress=say
         )
+        alone = everyone is None
+        return cls(
+            options=options, encoding=encoding, known=_without_features(data), auxiliary=own.plain,
+            fitted_on=rows_sha256(data) if alone else "", support=supports(data) if alone else (),
+            version=installed_versions("fairfox")["fairfox"], quality=own.quality, proxy=own.proxy,
+            aligned_by=own.aligned_by, metric=own.metric, tests=tests, seconds=seconds,
+            training_seconds=own.seconds, failures=failures,
+        )  # fmt: skip
 
     @property
     def test(self) -> MeasuringTest:
@@ -227,6 +221,7 @@ def _fit_tests(
     auxiliary: Auxiliary,
     needed: Sequence[str],
     *,
+    everyone: Dataset | None,
     many: bool,
     seed: int,
     progress: Progress,
@@ -235,8 +230,8 @@ def _fit_tests(
     settings = settings_by_test(options)
     if many and options.info.base != DIRECT:  # unless it was asked for
         settings.setdefault(DIRECT, {"steps": _STEPS})
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("hold_others", "gate", "refits", "batch_size")}
-    how["seed"] = seed
+    how: dict[str, Any] = {name: getattr(options, name) for name in ("hold_others", "refits", "batch_size")}
+    how |= {"seed": seed, "gate": everyone if options.gate and everyone is not None else options.gate}
     end = perf_counter() + _FITTING * 60 * options.max_minutes / options.folds  # of this fold
     tests: dict[str, MeasuringTest] = {}
     seconds: dict[str, float] = {}
@@ -293,7 +288,7 @@ def fit_folds(
     for k in range(options.folds):
         left = [name for name in others if name not in failed]
         told = partial(_fold_done, progress, k, options.folds)
-        how: dict[str, Any] = {"seed": options.seed + k, "auxiliaries": alike, "is_fold": True}
+        how: dict[str, Any] = {"seed": options.seed + k, "auxiliaries": alike, "everyone": data}
         test = FittedTest.fit(data[order[fold[order] != k]], encoding, options, others=left, progress=told, **how)
         failed |= set(test.failures)
         out.append(Fold((fold == k).nonzero()[:, 0], test))

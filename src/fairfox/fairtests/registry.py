@@ -35,7 +35,7 @@ def make_test(
     auxiliary: Auxiliary | None = None,
     hold_others: bool = False,
     given: Sequence[str] = (),
-    gate: bool = True,
+    gate: bool | Dataset = True,
     refits: int = 5,
     seed: int = 0,
     batch_size: int = 4096,
@@ -50,7 +50,7 @@ def make_test(
         hold_others: change each protected variable while the others stay as they are (`faux`, `lic`,
             `counterfactual` and `unawareness` always do so).
         given: valid business reasons, columns of the model or covariates (`rank`; `unawareness` changes none).
-        gate: move a feature only where the groups differ in it beyond chance (`rank`).
+        gate: move a feature only where the groups differ in it beyond chance (`rank`), among these people if given.
         refits: how many times auxiliaries and maps are fitted.
         seed: same seed, same machine, same numbers.
         batch_size: rows per block.

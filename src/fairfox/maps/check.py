@@ -139,8 +139,9 @@ def check_map(
         else:
             other = 1 - group if contrast.towards is None else contrast.towards
             names = group_name(p.name, p.levels[group]), group_name(p.name, p.levels[other])
-            gap, error = _gap(here, own, c == other, weights)
-            accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
+            if bool((c == other).any()):
+                gap, error = _gap(here, own, c == other, weights)
+                accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
         moved = own if shown is None else own & shown.to(own.device)
         who = moved.nonzero()[:, 0].to(rows.device)
         who = who[:: max(1, len(who) // _CHECKED)]
@@ -223,7 +224,7 @@ def _warnings(found: MapCheck, *, points: bool, total: bool, two: bool) -> tuple
             f"({effect} of {gap}{' points' if points else ''})"
         )
     if found.outside > _OFF_DATA:
-        shown = "that anyone has" if found.gap is None else f"of {found.towards}"
+        shown = "that anyone has" if found.towards in ("higher", "lower") else f"of {found.towards}"
         out.append(f"For {whom} the map gives {_percent(found.outside)} of people a number outside the range {shown}")
     if found.unseen - found.unseen_real > _OFF_DATA:
         out.append(

@@ -55,7 +55,8 @@ class RankMap:
     variables. Where the protected variable is a number, ranks are those among people with about the same number, and
     become ranks one standard deviation higher or lower.
 
-    With `gate` a feature moves only where the groups differ in it beyond chance.
+    With `gate` a feature moves only where the groups differ in it beyond chance: among the people it is fitted on, or
+    among others that are given, so that the folds of a table move the same features.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])
@@ -67,7 +68,7 @@ class RankMap:
     only: Tensor | None = None  # (D,) bool: columns to map; None: all
     hold_others: bool = False
     given: tuple[str, ...] = ()  # names of columns that the model takes, or of others
-    gate: bool = False
+    gate: bool | Dataset = False
     persists: ClassVar[bool] = True
     plan: RankPlan | None = field(default=None, init=False, repr=False)
     prepared: bool = field(default=False, init=False, repr=False)  # whether the plan is shared by refits
@@ -249,7 +250,7 @@ class RankPlan:
         if map.hold_others and not p.parts:
             moving = moving & (~data.withheld | own_columns(data, map.variable))  # the others' own columns stay
         features = [f for f in data.features if bool(moving[f.start]) and f not in given]
-        itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate else []
+        itself = [f for f in features if bool(data.withheld[f.start])] if given or map.gate is not False else []
         explained = [f for f in features if f not in itself]
         plan = cls(map.variable, classes, columns, given, explained, itself, not classes, NOTHING, NOTHING)
         known = plan.has_given(data) & ~c.isnan()
@@ -264,7 +265,9 @@ class RankPlan:
             marks[f.start + (f.kind == "continuous") : f.stop] = True
         seen = rows.new_zeros(max(classes, 1), rows.shape[1]).index_add_(0, codes, (rows > 0.5).double()) > 0
         closed = torch.zeros(max(classes, 1), max(classes, 1), len(explained), dtype=torch.bool)
-        if map.gate:
+        if isinstance(map.gate, Dataset):
+            closed = cls.of(map.gate, replace(map, gate=True)).closed
+        elif map.gate:
             closed = closed_features(
                 rows, group, classes, explained,
                 strata=None if by_regression else strata,

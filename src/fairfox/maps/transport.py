@@ -131,8 +131,8 @@ class TransportMap:
         if kept >= _POOR_SPREAD:
             return []
         return [
-            f"The rows that transport maps into a group have {kept:.0%} of its variance, because people with many "
-            "partners get their mean; compare with rank, which keeps the spread."
+            f"The rows that transport maps into a group have {100 * kept:.0f} % of its variance, because people with "
+            "many partners get their mean; compare with rank, which keeps the spread."
         ]
 
     def _pairing(self, own: int, other: int) -> Pairs:

@@ -82,7 +82,8 @@ def as_model(
         module = cast(Callable[[Tensor], Tensor], obj)
         model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
     elif (described := describe(obj, wanted=output)) is not None:
-        classes, returns = described.classes, returns or described.returns
+        classes, own = described.classes, described.returns
+        returns = own if described.repaired_with else returns or own  # repairs return what is audited, not raw outputs
         gets = None if decoder is None or kind == "encoded" else decoder.columns
         if gets is not None and described.names is None and described.width not in (None, len(gets)):
             raise ColumnError(  # some libraries would take more in silence

@@ -124,7 +124,7 @@ class Alternatives:
             )
 
         lines = [
-            f"{len(self.tried)} alternatives on {self.people:,} people: one half learns, the other judges, both ways."
+            f"{len(self.tried) - 1} alternatives on {self.people:,} people; each half learns once and judges once."
         ]
         lines.append(f"The model as it is: {words(model)}.")
         if best is model:

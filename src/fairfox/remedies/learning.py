@@ -136,7 +136,8 @@ def _train(
     taken = float(1 - now[0] / before[0])
     if taken < _TAKEN * strength - _SHORT:
         _log.warning(
-            f"The repair takes away {taken:.0%} of the effect, not {_TAKEN * strength:.0%}; give it more people."
+            f"The repair takes away {100 * taken:.0f} % of the effect, not {100 * _TAKEN * strength:.0f} %; "
+            "give it more people."
         )
     return True
 

@@ -120,14 +120,16 @@ class RepairedModel:
 
     @property
     def _classes(self) -> list[object] | None:
-        """The classes of the model, where it has two."""
-        described = describe(self.model, wanted=self._options.output)
+        """The classes of the model where it has two, or the audited one and all others; None: 0 and 1."""
+        described, yes = describe(self.model, wanted=self._options.output), self._options.positive
         own = None if described is None else described.classes
+        if yes is not None and (len(known := own or [0, 1]) > 2 or str(yes) not in map(str, known)):
+            return [f"not {yes}", yes]
         return own if own is not None and len(own) == 2 else None
 
     @property
     def _first_is_yes(self) -> bool:
-        return self._classes is not None and str(self._options.positive) == str(self._classes[0])
+        return str(self._options.positive) == str((self._classes or [0])[0])
 
     @property
     def _unit(self) -> Returns:

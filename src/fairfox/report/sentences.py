@@ -33,7 +33,7 @@ CHECKS = {  # numbers by which tests judge their own fits and the model as a who
     "mse": "how badly mapped people fit together (MSE)",
     "mse_real": "the same of real people",
     "mean_cost": "mean cost of a pair",
-    "people_paired": "people who were paired",
+    "people_paired": "share of people who were paired",
     "spread_kept": "share of the variance kept",
     "bound": "lower bound of the mean growth of the loss",
     "p_value": "p-value of a tolerated mean growth",
@@ -407,6 +407,8 @@ def _compared(result: AuditRecord, finding: Finding, effect: Tensor) -> str:
         finding.reading(each.where(known, math.nan), result.weights).mean_absolute for each in (effect, finding.total)
     )
     words, total_words = (amount(value, result.effect_unit) for value in (size, total))
+    count = int(known.sum())
+    total_words += f" for the same {people(count)}" if count < int((~finding.total.isnan()).sum()) else ""
     if cell(size, result.effect_unit) == cell(total, result.effect_unit):
         return f"about as large as in total, {total_words}"
     more = percent(abs(1 - size / total)) if total > 0 else "much"

@@ -15,6 +15,7 @@ from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.choices.tests import DIRECT, TestInfo
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import verb
+from fairfox.fairtests.fitted import has_labels
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
@@ -232,6 +233,10 @@ def find_warnings(
         *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
+    if data.ids is not None and (different := len(set(data.ids))) < len(data):
+        found.append(f"The id column '{options.id}' has {different:,} different values for {len(data):,} people.")
+    if options.label is not None and not has_labels(data):
+        found.append(f"The label '{options.label}' has fewer than two values here, so nothing is said about outcomes.")
     if inputs.described is not None and inputs.described.repaired_with == inputs.hashes["rows_sha256"]:
         found.append("The repair was learnt from these very people, so it looks better than it is; audit it on others.")
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":
@@ -278,7 +283,7 @@ def group_warnings(
     weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
     total = weights[~c.isnan()].double().sum()
     shares = {level: float(weights[c == code].double().sum() / total) for code, level in enumerate(p.levels)}
-    small = [f"'{level}' ({share:.1%})" for level, share in shares.items() if share < _SMALL_GROUP]
+    small = [f"'{level}' ({100 * share:.1f} %)" for level, share in shares.items() if share < _SMALL_GROUP]
     if small and len(p.levels) > 2:
         who = "Their members" if p.reference is not None else "Their members, and people compared with them,"
         yield (
@@ -298,7 +303,8 @@ def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterat
     blocks = [f for f in data.features if f.kind == "categorical"]
     empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
     if empty:
-        yield f"Columns with categories that no fitting row has: {', '.join(empty)}; people keep these categories."
+        columns = ", ".join(empty)
+        yield f"Columns with categories that no fitting row has: {columns}; the model is asked as if they were missing."
     if len(predictions) < 2:
         return
     if float(predictions.max() - predictions.min()) == 0:
@@ -325,12 +331,12 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
             yield f"Retrained networks disagree on who is most affected (lowest rank correlation {lowest:.2f})."
     zero = float((scores == 0).double().mean()) if len(scores) else 0.0
     if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
-        yield f"{zero:.0%} of the scores are exactly zero: this test changes nothing that the model responds to."
+        yield f"{100 * zero:.0f} % of the scores are exactly zero: this test changes nothing that the model reacts to."
     for measured, what in ((readings.direct, "direct reading"), (main if info.base != DIRECT else None, "test")):
         overshoot = None if measured is None else measured.overshoot
         far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())
         if far > 0.05:
-            yield f"The {what} leaves the range of real categories for {far:.0%} of people; interpret it with care."
+            yield f"The {what} leaves the range of real categories for {100 * far:.0f} % of people; take it with care."
 
 
 def distance_warnings(distance: Tensor) -> list[str]:

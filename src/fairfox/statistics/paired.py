@@ -253,7 +253,7 @@ class Plan:
         """The plan in one sentence."""
         return (
             f"{self.people:,} people are needed to detect a {self.measure} of {self.size:.4g} above the limit of "
-            f"{self.limit:.4g} in {self.wanted:.0%} of audits."
+            f"{self.limit:.4g} in {100 * self.wanted:.0f} % of audits."
         )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fairfox.data.table import verb
-from fairfox.maps.check import MapCheck
 from fairfox.statistics.intervals import (
     Estimate,
     Values,
@@ -287,29 +286,42 @@ def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str,
     return why if between else f"{why} The difference from the limit could be chance."
 
 
-def held_back(
-    verdict: Verdict | None, gaps: Sequence[MapCheck], *, people: int, by_chance: bool, points: bool
-) -> Verdict | None:
+class Gap(NamedTuple):
+    """How much higher the mean prediction of another group is, and the mean effect of the map that leads there."""
+
+    group: str
+    towards: str
+    gap: float
+    effect: float
+    delta: float
+    share: float  # of all people, who are in the group
+    share_towards: float  # who are in the other one
+
+
+def held_back(verdict: Verdict | None, gaps: Sequence[Gap], *, by_chance: bool, points: bool) -> Verdict | None:
     """Return a verdict that does not say more than is known.
 
-    Nothing fails if chance alone gives effects over delta. Nothing passes if the map leaves more than delta of the gap
-    between groups unexplained, and these are more people than the limit allows. With few people the map may change no
-    feature, since none differs beyond chance.
+    Nothing fails if chance alone gives effects over delta. Nothing passes if the map leaves more than delta of a gap
+    unexplained and this concerns more people than the limit allows. Groups that are smaller than the limit do not
+    count: the mean of a few people says little. With few people the map may change no feature, since none differs
+    beyond chance.
 
     Args:
         verdict: on one protected variable.
-        gaps: checks of the map that leave more than delta unexplained.
-        people: who were checked.
+        gaps: between its groups.
         by_chance: whether shuffled protected values give effects over delta.
         points: whether predictions are probabilities.
     """
     if verdict is not None and verdict.word == "fails" and by_chance:
         return taken_back(verdict, "shuffled protected values give effects as large.")
-    concerned = sum({check.group: check.people for check in gaps}.values())
-    if verdict is None or verdict.word != "passes" or concerned <= verdict.allowed * people:
+    if verdict is None or verdict.word != "passes":
         return verdict
-    sizes = abs(gaps[0].gap or 0), abs(gaps[0].effect)
-    gap, effect = (f"{100 * size:.1f} points" if points else f"{size:.3g}" for size in sizes)
-    between = f"{gaps[0].group} and {gaps[0].towards} differ by {gap}"
-    why = f"the mean predictions of {between}, and the map accounts for {effect}: audit more people."
+    left = [each for each in gaps if abs(each.gap - each.effect) > each.delta and each.share_towards > verdict.allowed]
+    if sum({each.group: each.share for each in left}.values()) <= verdict.allowed:
+        return verdict
+    most = max(left, key=lambda each: abs(each.gap - each.effect))
+    size, part = abs(most.gap), 0.0 + (most.effect if most.gap > 0 else -most.effect)
+    gap, effect = (f"{100 * size:.1f} points" if points else f"{size:.3g}" for size in (size, part))
+    apart = f"{most.towards} is {gap} {'higher' if most.gap > 0 else 'lower'} than that of {most.group}"
+    why = f"the mean prediction of {apart}, and the map accounts for {effect}: audit more people, or see the map check."
     return taken_back(verdict, why)

@@ -158,16 +158,9 @@ def score_files(
         tick = _meter(sum(p.rows for p in people), sum(task.people.rows for task in tasks), progress)
         results = _run(job, tasks, engine, worker_count(workers, device), tick)
         manifest = _finish(folder, manifest, results, records, failed)
-        own = {
-            **_spent(manifest, records),
-            "fitted": stored,
-            "model_source": model.identity["name"],
-            "model_sha256": model.identity.get("sha256"),
-            "table": ", ".join(map(redacted, tables)),
-            "seconds_of_scoring": round(monotonic() - started, 3),
-            **there,
-            **(recorded or {}),
-        }
+        source = {"model_source": model.identity["name"], "model_sha256": model.identity.get("sha256")}
+        about = {"fitted": stored, "table": ", ".join(map(redacted, tables)), **source, **there, **(recorded or {})}
+        own = {**_spent(manifest, records), "seconds_of_scoring": round(monotonic() - started, 3), **about}
         chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
         totals = add_totals(pa.table(records[entry["name"]].totals, schema=TOTALS) for entry in manifest.parts)
         try:
