@@ -13,7 +13,7 @@ def test_a_plan_says_how_many_people_and_what_others_would_show():
     lines = done.stdout.splitlines()
     needed = "619 people are needed to detect a mean |effect| of 0.08 above the limit of 0.05 in 80 % of audits."
     assert lines[0] == needed
-    assert lines[-2].split() == ["619", "people", "detect", "it", "in", "80%", "of", "audits"]
+    assert lines[-2].split() == ["619", "people", "detect", "it", "in", "80", "%", "of", "audits"]
     assert len(lines) == 6
 
 

@@ -55,8 +55,8 @@ class RankMap:
     variables. Where the protected variable is a number, ranks are those among people with about the same number, and
     become ranks one standard deviation higher or lower.
 
-    With `gate` a feature moves only where the groups differ in it beyond chance: among the people it is fitted on, or
-    among others that are given, so that the folds of a table move the same features.
+    With `gate` a feature moves only where the groups differ in it beyond chance. This is decided on the people who are
+    fitted, or on those who are given as `gate`: folds of a table then move the same features.
 
     Example:
         >>> data = Dataset.from_arrays([[0.0], [1.0], [5.0], [7.0]], c=[0, 0, 1, 1])

@@ -54,10 +54,10 @@ def persistence_figure(finding: Finding) -> Figure | None:
     return {
         "kind": "persistence",
         "alt": f"Share of people over delta for {finding.name}, by persistence.",
-        "caption": "Line: the share of people whose mean effect is over delta. Band: from the people who surely are to "
-        "those who may be. The former are the significant people or, if these are more, those over delta in the "
-        "direction of their group less those in the opposite one. Dashed: the limit.",
-        "table": text.make_table(["Persistence"], ["Surely", "On average", "Possibly"], rows),
+        "caption": "Line: the share of people whose mean effect is over delta. Band: from the smallest to the largest "
+        "share that the data allow. The smallest counts the significant people or, if these are more, those over delta "
+        "in the direction of their group less those in the opposite one. Dashed: the limit.",
+        "table": text.make_table(["Persistence"], ["At least", "On average", "At most"], rows),
         "data": {"points": points, "limit": verdict.allowed},
     }
 
