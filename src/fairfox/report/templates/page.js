@@ -348,7 +348,8 @@
 
   function printing() {
     window.addEventListener("beforeprint", () => {
-      for (const each of document.querySelectorAll("details.method:not([open])")) {
+      // where a chart is not drawn yet, its numbers are printed
+      for (const each of document.querySelectorAll("details.method:not([open]), figure:not(:has(.chart[data-ready])) details:not([open])")) {
         each.open = true;
         each.dataset.printed = "true";
       }
