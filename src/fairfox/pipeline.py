@@ -380,15 +380,11 @@ def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
         delta = null.delta
     by_group, shares = inputs.by_group(options.delta_by_group), inputs.by_group(options.limits)
     rule = Rule(
-        decision_threshold=options.decision_threshold,
-        fdr=options.fdr,
-        allowed=shares.get(EVERYONE, ALLOWED),
-        limits=shares,
-        over=over_words(score_unit(options, inputs.target.unit), delta, by_group, options),
-        bounded=is_bounded(options, inputs.target.unit),
+        decision_threshold=options.decision_threshold, fdr=options.fdr, allowed=shares.get(EVERYONE, ALLOWED),
+        limits=shares, over=over_words(score_unit(options, inputs.target.unit), delta, by_group, options),
+        bounded=is_bounded(options, inputs.target.unit), seed=options.seed,
         folds=None if inputs.protected_values is not None else options.folds,
-        seed=options.seed,
-    )
+    )  # fmt: skip
     return Limits(delta, by_group, own_deltas(people, delta, by_group), shares, rule)
 
 
@@ -418,10 +414,11 @@ def _findings(
         for v, source in enumerate(inputs.encoding.sources)
     ]
     by_chance = null is not None and null.delta > limits.delta
-    points, total = inputs.target.unit == "probability", inputs.options.main == TOTAL and not inputs.options.given
+    how: dict[str, Any] = {"allowed": limits.rule.allowed, "points": inputs.target.unit == "probability"}
+    total = inputs.options.main == TOTAL and _is_total(inputs)
     for v, each in enumerate(found):
         gaps = _gaps(each, readings.people, v, limits) if total else []
-        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, points=points))
+        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, **how))
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
         causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
@@ -431,6 +428,12 @@ def _findings(
     whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
     parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
+
+
+def _is_total(inputs: Inputs) -> bool:
+    """Return whether a map should account for the whole gap between groups: nothing is held equal."""
+    held = inputs.options.hold_others and len(inputs.data.protected) > 1
+    return not (inputs.options.given or held or inputs.options.info.needs_graph)
 
 
 def _gaps(finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
@@ -506,31 +509,23 @@ def _certificates(
     aligned = inputs.options.info.aligned
     shares = torch.tensor([share.value if aligned else 1.0 for share in readings.alignment], dtype=torch.float64)
     return certify(
-        model,
-        inputs.target,
-        readings.people.x,
-        moved.counterfactuals,
-        scores=moved.score,
-        factor=shares[main.variable.cpu()],
-        judged=~main.abstained & ~moved.abstained,
-        reasons=[own or other for own, other in zip(main.reasons, moved.reasons, strict=True)],
-        delta=delta,
-        limits=everyones,
-        total=not moves,
-        progress=lambda done: progress("certifying", 0.95 + 0.05 * done),
-    )
+        model, inputs.target, readings.people.x, moved.counterfactuals, scores=moved.score,
+        factor=shares[main.variable.cpu()], judged=~main.abstained & ~moved.abstained,
+        reasons=[own or other for own, other in zip(main.reasons, moved.reasons, strict=True)], delta=delta,
+        limits=everyones, total=not moves, progress=lambda done: progress("certifying", 0.95 + 0.05 * done),
+    )  # fmt: skip
 
 
 def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
     """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
-    data, moved, info = readings.people, readings.moved, inputs.options.info
+    data, moved = readings.people, readings.moved
     if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
-    points, total = inputs.target.unit == "probability", not inputs.options.given and not info.needs_graph
+    points, total = inputs.target.unit == "probability", _is_total(inputs)
     about: dict[str, Any] = {"delta": delta, "points": points, "total": total}
     for q, contrast in enumerate(moved.contrasts):
-        share = readings.alignment[contrast.variable].value if info.aligned else 1.0
+        share = readings.alignment[contrast.variable].value if inputs.options.info.aligned else 1.0
         effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]
         rows, shown = moved.counterfactuals, moved.worst == q
         found += check_map(data, contrast, inputs.predictions, effects, rows, shown=shown, support=own, **about)

@@ -28,15 +28,9 @@ def people(n: int = 800, seed: int = 0) -> pd.DataFrame:
     male = rng.random(n) < 1 / (1 + np.exp(-(age - 40) / 10))
     hours = 30 + 8 * male + rng.normal(0, 4, n)
     income = 100 * hours + 10 * age + rng.normal(0, 200, n)
-    return pd.DataFrame(
-        {
-            "sex": np.where(male, "Male", "Female"),
-            "hours": hours,
-            "income": income,
-            "age": age,
-            "paid": (income + rng.normal(0, 300, n) > np.median(income)).astype(int),
-        }
-    )
+    paid = (income + rng.normal(0, 300, n) > np.median(income)).astype(int)
+    sex = np.where(male, "Male", "Female")
+    return pd.DataFrame({"sex": sex, "hours": hours, "income": income, "age": age, "paid": paid})
 
 
 def by_income(table: pd.DataFrame) -> np.ndarray:

@@ -117,6 +117,11 @@ def test_classes_follow_a_threshold_that_keeps_the_rate_of_yes(learnt, others):
     assert [group.selection_rate for group in found.findings[0].groups] == pytest.approx(rates)
     named = fairfox.repair(model, learnt, **ABOUT)
     assert set(named.predict(others)) <= {"yes", "no"}
+    three = LogisticRegression().fit(learnt[["income", "skill"]], learnt["label"] + (learnt["skill"] > 1.0))
+    floats = LogisticRegression().fit(learnt[["income", "skill"]], learnt["label"].astype(float))
+    for model, yes in ((three, 2), (floats, 1)):
+        own = fairfox.repair(model, learnt, strength=0.0, options={"positive": yes}, **ABOUT).predict(others)
+        assert np.mean((own == yes) == (model.predict(others[["income", "skill"]]) == yes)) > 0.9
 
 
 def test_a_regression_is_repaired_in_its_own_units(learnt, others):

@@ -316,7 +316,7 @@ def test_a_pass_is_not_taken_back_by_its_tipping_point():
 
 
 def test_a_gap_of_fewer_people_than_the_limit_allows_takes_no_verdict_back():
-    passed, how = judge(0, 2, 1000), {"by_chance": False, "points": True}
+    passed, how = judge(0, 2, 1000), {"allowed": 0.05, "by_chance": False, "points": True}
     for share, word in ((0.05, "passes"), (0.06, "cannot tell")):  # both ways: of the small group and of the large one
         sizes = (
             ("sex=F", "sex=M", 0.2, -0.01, 0.05, share, 1 - share),
@@ -324,6 +324,6 @@ def test_a_gap_of_fewer_people_than_the_limit_allows_takes_no_verdict_back():
         )
         taken = held_back(passed, [Gap(*each) for each in sizes], **how)
         assert taken.word == word
-    why = "the mean prediction of sex=M is 20.0 points higher than that of sex=F, and the map accounts for -1.0 points"
-    assert taken.reason == f"{passed.reason} But {why}: audit more people, or see the map check."
+    why = "as members of sex=M, those of sex=F would get -1.0 points on average, while the groups' mean predictions are"
+    assert taken.reason == f"{passed.reason} But {why} +20.0 points apart: audit more people, or see the map check."
     assert held_back(passed, [Gap("a", "b", 0.2, 0.16, 0.05, 0.5, 0.5)], **how) == passed

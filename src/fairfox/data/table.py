@@ -84,7 +84,7 @@ def check_column(table: Table, name: str, *, role: str = "column", where: str = 
     if name not in table.columns:
         alone = " It has one column only: are commas, semicolons, tabs or pipes between its columns?"
         hint = alone if len(table.columns) == 1 else did_you_mean(name, table.columns)
-        hint = " Name one column at a time." if {*name.split(",")} <= {*table.columns} else hint
+        hint = " Name one column at a time." if {part.strip() for part in name.split(",")} <= {*table.columns} else hint
         raise ColumnError(f"{where} has no {role} '{name}'.{hint}{advice}")
 
 

@@ -162,7 +162,7 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     maps: list[list[CounterfactualMap]] = []
     for v in range(len(data.protected)):
         generator = torch.Generator().manual_seed(seed)
-        people = _some_of_each(data, v, generator)
+        people = some_of_each(data, v, generator)
         as_they_are = refits == 1 and data.weights is None
         drawn = [None if as_they_are else resampled_rows(people, generator=generator) for _ in range(refits)]
         first = copy.copy(prototype)
@@ -179,7 +179,7 @@ def fit_maps(prototype: CounterfactualMap, data: Dataset, refits: int, *, seed: 
     return maps
 
 
-def _some_of_each(data: Dataset, variable: int, generator: torch.Generator) -> Dataset:
+def some_of_each(data: Dataset, variable: int, generator: torch.Generator) -> Dataset:
     """Return people of whom so many of a class at most are drawn: more take time, and hardly change a map."""
     p, c = data.protected[variable], data.c[:, variable].cpu().nan_to_num(nan=-1.0)
     if len(data) <= _MOST_PEOPLE:

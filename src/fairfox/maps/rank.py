@@ -22,6 +22,7 @@ from fairfox.maps.protocol import (
     Mapped,
     check_groups_present,
     number_reached,
+    some_of_each,
     where_to,
 )
 from fairfox.maps.ranks import (
@@ -266,7 +267,8 @@ class RankPlan:
         seen = rows.new_zeros(max(classes, 1), rows.shape[1]).index_add_(0, codes, (rows > 0.5).double()) > 0
         closed = torch.zeros(max(classes, 1), max(classes, 1), len(explained), dtype=torch.bool)
         if isinstance(map.gate, Dataset):
-            closed = cls.of(map.gate, replace(map, gate=True)).closed
+            some = some_of_each(map.gate, map.variable, torch.Generator().manual_seed(0))
+            closed = cls.of(some, replace(map, gate=True)).closed
         elif map.gate:
             closed = closed_features(
                 rows, group, classes, explained,

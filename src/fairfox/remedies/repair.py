@@ -62,7 +62,9 @@ class RepairedModel:
         scores = self._warned(table)
         if self._unit != "probability":
             return scores
-        classes = np.asarray(self._classes or [0, 1])[:: -1 if self._first_is_yes else 1]
+        no, yes = self._classes or [0, 1]
+        classes = np.asarray([no, yes], dtype=None if type(no) is type(yes) else object)
+        classes = classes[::-1] if self._first_is_yes else classes
         cut = 0.5 if self.correction.threshold is None else self.correction.threshold
         return np.asarray(classes[(scores >= cut).astype(int)])
 
@@ -123,17 +125,22 @@ class RepairedModel:
         """The classes of the model where it has two, or the audited one and all others; None: 0 and 1."""
         described, yes = describe(self.model, wanted=self._options.output), self._options.positive
         own = None if described is None else described.classes
-        if yes is not None and (len(known := own or [0, 1]) > 2 or str(yes) not in map(str, known)):
-            return [f"not {yes}", yes]
+        named = [each for each in own or [0, 1] if _is_class(each, yes)]
+        if yes is not None and self._unit != "value" and (not named or len(own or ()) > 2):
+            return [f"not {yes}", *(named or [yes])]
         return own if own is not None and len(own) == 2 else None
 
     @property
     def _first_is_yes(self) -> bool:
-        return str(self._options.positive) == str((self._classes or [0])[0])
+        return self._unit != "value" and _is_class((self._classes or [0])[0], self._options.positive)
 
     @property
     def _unit(self) -> Returns:
         return Output(self._options.returns or "value", self._options.output).unit
+
+
+def _is_class(one: object, named: object) -> bool:
+    return one == named or str(one) == str(named)
 
 
 def load_repair(path: str | Path, model: object, *, model_sha256: str | None) -> RepairedModel:

@@ -233,10 +233,11 @@ def find_warnings(
         *_score_warnings(readings, predictions, options.info),
         *([] if distance is None else distance_warnings(distance)),
     ]
-    if data.ids is not None and (different := len(set(data.ids))) < len(data):
-        found.append(f"The id column '{options.id}' has {different:,} different values for {len(data):,} people.")
-    if options.label is not None and not has_labels(data):
-        found.append(f"The label '{options.label}' has fewer than two values here, so nothing is said about outcomes.")
+    if data.ids is not None and len(data) == people and (different := len(set(data.ids))) < people:
+        what = f"The id column '{options.id}' has {different:,} different values for {people:,} people"
+        found.append(f"{what}; each row is judged as a person of its own.")
+    if data.y is not None and not has_labels(data):
+        found.append(f"The label '{options.label}' has fewer than two values here: it tells no outcomes apart.")
     if inputs.described is not None and inputs.described.repaired_with == inputs.hashes["rows_sha256"]:
         found.append("The repair was learnt from these very people, so it looks better than it is; audit it on others.")
     if options.returns is None and inputs.described is None and inputs.target.unit == "value":

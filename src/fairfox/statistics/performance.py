@@ -69,7 +69,7 @@ def performance(out: np.ndarray, y: np.ndarray, weights: np.ndarray | None = Non
     clipped = np.clip(out, _LEAST, 1 - _LEAST)
     loss = -np.where(y == 1, np.log(clipped), np.log1p(-clipped))
     found = [Performance.of("log_loss", float(share @ loss), share * (loss - share @ loss))]
-    if 0 < share @ y < 1:
+    if 0 < shown[counts[known] > 0].mean() < 1:
         found.insert(0, _auc(out, y == 1, share))
     return tuple(found)
 

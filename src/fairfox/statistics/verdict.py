@@ -298,17 +298,20 @@ class Gap(NamedTuple):
     share_towards: float  # who are in the other one
 
 
-def held_back(verdict: Verdict | None, gaps: Sequence[Gap], *, by_chance: bool, points: bool) -> Verdict | None:
+def held_back(
+    verdict: Verdict | None, gaps: Sequence[Gap], *, allowed: float, by_chance: bool, points: bool
+) -> Verdict | None:
     """Return a verdict that does not say more than is known.
 
     Nothing fails if chance alone gives effects over delta. Nothing passes if the map leaves more than delta of a gap
-    unexplained and this concerns more people than the limit allows. Groups that are smaller than the limit do not
+    unexplained and this concerns more people than are allowed. Groups of fewer people than that (5 % at most) do not
     count: the mean of a few people says little. With few people the map may change no feature, since none differs
     beyond chance.
 
     Args:
         verdict: on one protected variable.
         gaps: between its groups.
+        allowed: share of all people that may be over delta.
         by_chance: whether shuffled protected values give effects over delta.
         points: whether predictions are probabilities.
     """
@@ -316,12 +319,11 @@ def held_back(verdict: Verdict | None, gaps: Sequence[Gap], *, by_chance: bool, 
         return taken_back(verdict, "shuffled protected values give effects as large.")
     if verdict is None or verdict.word != "passes":
         return verdict
-    left = [each for each in gaps if abs(each.gap - each.effect) > each.delta and each.share_towards > verdict.allowed]
-    if sum({each.group: each.share for each in left}.values()) <= verdict.allowed:
+    few = min(allowed, ALLOWED)
+    left = [each for each in gaps if abs(each.gap - each.effect) > each.delta and each.share_towards > few]
+    if sum({each.group: each.share for each in left}.values()) <= allowed:
         return verdict
     most = max(left, key=lambda each: abs(each.gap - each.effect))
-    size, part = abs(most.gap), 0.0 + (most.effect if most.gap > 0 else -most.effect)
-    gap, effect = (f"{100 * size:.1f} points" if points else f"{size:.3g}" for size in (size, part))
-    apart = f"{most.towards} is {gap} {'higher' if most.gap > 0 else 'lower'} than that of {most.group}"
-    why = f"the mean prediction of {apart}, and the map accounts for {effect}: audit more people, or see the map check."
-    return taken_back(verdict, why)
+    gap, effect = (f"{100 * v:+z.1f} points" if points else f"{v:+z.3g}" for v in (most.gap, most.effect))
+    why = f"as members of {most.towards}, those of {most.group} would get {effect} on average, while the groups' mean "
+    return taken_back(verdict, f"{why}predictions are {gap} apart: audit more people, or see the map check.")
