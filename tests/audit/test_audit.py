@@ -119,8 +119,11 @@ def test_small_groups_are_warned_about():
     result = audited(by_income, people, **once)
     assert any("'Male' (3.3 %)" in text for text in result.warnings)
     people["race"] = ["a"] * 20 + ["b"] * 300 + ["c"] * 280
+    people = people.assign(name="p1", paid=1)
     result = audited(by_income, people, **(once | {"protected": "race"}))
     assert any("'a' (3.3 %)" in text and "--merge-rare" in text for text in result.warnings)
+    assert any("The ids in 'name' repeat: there are 1 for 600 people" in text for text in result.warnings)
+    assert any("The label 'paid' has fewer than two values" in text for text in result.warnings)
 
 
 def test_counterfactual_rows_come_back_in_the_tables_own_units(plain: AuditRecord):

@@ -234,8 +234,8 @@ def find_warnings(
         *([] if distance is None else distance_warnings(distance)),
     ]
     if data.ids is not None and len(data) == people and (different := len(set(data.ids))) < people:
-        what = f"The id column '{options.id}' has {different:,} different values for {people:,} people"
-        found.append(f"{what}; each row is judged as a person of its own.")
+        what = f"The ids in '{options.id}' repeat: there are {different:,} for {people:,} people."
+        found.append(f"{what} Each row is judged as a person of its own.")
     if data.y is not None and not has_labels(data):
         found.append(f"The label '{options.label}' has fewer than two values here: it tells no outcomes apart.")
     if inputs.described is not None and inputs.described.repaired_with == inputs.hashes["rows_sha256"]:
