@@ -39,13 +39,12 @@ from fairfox.benchmark.truth import train_target
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
 from fairfox.fairtests.correction import CorrectedModel
-from fairfox.fairtests.fitted import FittedTest, fit_folds
+from fairfox.fairtests.fitted import FittedTest
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, Output, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions
-from fairfox.pipeline import labelled_yes
 from fairfox.remedies.alternatives import Measuring, alternatives, probability_of_improvement
 from fairfox.remedies.learning import fit_correction
 from fairfox.statistics.performance import performance
@@ -272,7 +271,7 @@ def search_table(folder: Path, needed: Folders, table: str, model: str, size: Re
     grid = {f"{trained.steps[-1][0]}__{name}": values for name, values in GRIDS[model].items()}
     found = alternatives(
         trained, judging, protected=source.protected, label=source.label, estimator=trained, grid=grid, columns=inputs,
-        seed=seed, max_minutes=60,
+        reference=fitting, seed=seed, options={"max_minutes": 60},
     )  # fmt: skip
     first, best = found.tried[0], found.best
     return {"people": found.people, "best": best.name, "tried": len(found.tried), "loss": best.loss,
@@ -294,12 +293,9 @@ def search_world(folder: Path, needed: Folders, world: str, size: Remedies, seed
     known = past.table.to_pandas()
     model = estimator.fit(known[list(past.features)], known[past.label])
     inputs = Inputs.read(model, new.table, None, options)
-    y, data = labelled_yes(inputs), inputs.data.to(torch.float64)
-    assert y is not None
-    folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: None)
-    measuring = Measuring(inputs, data, folds, y.double().numpy())
-    first = measuring.measure("model", "model", lambda k: inputs.target, None)
-    plan = measuring.searched(load_table(new.table), estimator, settings)
+    measuring = Measuring.of(inputs, lambda text, done: None)
+    first = measuring.measure("model", "model", lambda lesson: inputs.target, None)
+    plan = measuring.searched(estimator, settings)
     tried = [measuring.measure(*candidate, first) for candidate in plan]
     effects = [each.mean_effect if each.loss <= 0.05 else inf for each in tried]  # trees on half of the people are poor
     before, after = effects[:-MORE], effects[-MORE:]

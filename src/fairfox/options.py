@@ -114,7 +114,7 @@ class EstimationOptions:
     )  # fmt: skip
     max_minutes: float = option(
         Number(0, low_open=True), 5.0, ESTIMATION, "M",
-        "With test all: about how long it may take. Tests that would take longer are skipped and named.",
+        "With test all, and for alternatives: about how long it may take. What would take longer is skipped and named.",
     )  # fmt: skip
     gate: bool = option(
         Flag(), True, ESTIMATION, None, "Change a feature only if the groups differ in it by more than chance (rank)."

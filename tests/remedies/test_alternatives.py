@@ -54,18 +54,23 @@ def test_the_candidate_that_predicts_best_is_repaired_too(found):
     assert {each.name.count("repaired") for each in found.tried} <= {0, 1}
 
 
-def test_a_candidate_is_fitted_once_on_each_half_and_its_repairs_are_of_that_model(people):
-    fits = []
+@pytest.mark.parametrize("other", [0, 300])
+def test_a_candidate_is_fitted_once_on_all_who_may_be_learnt_from_and_its_repairs_are_of_that_model(people, other):
+    people, fits = people.assign(label=np.where(people["label"] > 0, "yes", "no")), []
+    people["label"] = people["label"].where(people.index % 5 > 0)  # one in five is unknown
+    reference = people.sample(other, random_state=0) if other else None
 
     class Counting(LogisticRegression):
-        def fit(self, *given):
-            fits.append(len(given[0]))
-            return super().fit(*given)
+        def fit(self, rows, labels):
+            fits.append(labels)
+            return super().fit(rows, labels)
 
-    about = {"estimator": Counting(), "grid": {"C": [1.0]}, "columns": ["income", "skill"], **ABOUT}
-    found = fairfox.alternatives(lambda table: 1 / (1 + np.exp(-table["income"])), people, **about)
+    about = {"estimator": Counting(), "grid": {"C": [1.0]}, "columns": ["income", "skill"], "reference": reference}
+    found = fairfox.alternatives(lambda table: 1 / (1 + np.exp(-table["income"])), people, **about, **ABOUT)
     assert sum(each.name.startswith("C=1.0, repaired") for each in found.tried) >= 4
-    assert (len(fits), sum(fits)) == (2, len(people))
+    taught = people if reference is None else reference
+    assert len(fits) == (2 if reference is None else 1)
+    assert sorted(np.concatenate(fits)) == sorted(taught["label"].dropna())
 
 
 def test_performance_and_effects_are_those_of_an_audit(found, people):
@@ -84,12 +89,9 @@ def test_performance_and_effects_are_those_of_an_audit(found, people):
 
 
 def test_dominated_ones_are_marked(found):
-    for each in found.tried:
-        better = [
-            other for other in found.tried
-            if (other.loss < each.loss and other.mean_effect <= each.mean_effect)
-            or (other.loss <= each.loss and other.mean_effect < each.mean_effect)
-        ]  # fmt: skip
+    points = [(each.loss, each.mean_effect) for each in found.tried]
+    for each, (loss, effect) in zip(found.tried, points, strict=True):
+        better = [other for other in points if other[0] <= loss and other[1] <= effect and other != (loss, effect)]
         assert each.dominated == bool(better)
 
 
@@ -103,7 +105,7 @@ def test_files_have_every_candidate(found, tmp_path):
 
 
 def test_what_would_begin_too_late_is_named(people):
-    found = fairfox.alternatives(chance, people, max_minutes=1e-6, **ABOUT)
+    found = fairfox.alternatives(chance, people, options={"max_minutes": 1e-6}, **ABOUT)
     assert [each.kind for each in found.tried] == ["model"]
     assert found.best is found.tried[0]
     assert "repaired, strength 1" in found.not_run
@@ -135,9 +137,7 @@ def test_the_probability_of_improvement_holds_for_candidates_in_random_order():
     claims = []
     for _ in range(4000):
         drawn = rng.beta(2, 5, 40) * rng.choice([0.02, 0.1, 0.4])
-        before, after = drawn[:30], drawn[30:]
-        claimed = probability_of_improvement(before)
-        claims.append((claimed, after.min() < before.min() - 0.005))
+        claims.append((probability_of_improvement(drawn[:30]), drawn[30:].min() < drawn[:30].min() - 0.005))
     claimed, improved = np.array(claims, dtype=float).T
     small = claimed <= 0.1
     assert 100 < small.sum() < 3900

@@ -18,6 +18,7 @@ from fairfox.cli.options import (
     audit_options,
     given_options,
     once,
+    reference_option,
     switch,
     trust_option,
 )
@@ -35,7 +36,6 @@ _PROTECTED = "Let the repaired model take the protected column. In lending or hi
 _RATE = "Set the threshold of a yes anew, so that as many people of TABLE get one as before."
 _CANDIDATE = "A model of your own to try: a file, or code. Can be given several times."
 _LOSS = "How much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE."
-_MINUTES = "About how long it may take. What is not run is named."
 _ALTERNATIVES = "Folder for alternatives.json, alternatives.csv and alternatives.svg."
 
 
@@ -86,10 +86,10 @@ def repair(
 @click.command(cls=Grouped, short_help="Find less unequal alternatives to a model, and what they cost.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta")
+@audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta", "max_minutes")
 @click.option("--candidate", multiple=True, cls=Option, metavar="MODEL", section=MODEL, help=_CANDIDATE)
 @once("--max-loss", FiniteRange(0, 1, max_open=True), "L", _LOSS, default="0.005", show_default=True, section=RULE)
-@once("--max-minutes", FiniteRange(0, min_open=True), "M", _MINUTES, default="5", show_default=True, section=RULE)
+@reference_option
 @trust_option
 @once("--out", FOLDER, "DIR", _ALTERNATIVES, default="fairfox-alternatives", show_default=True)
 def alternatives(
@@ -98,7 +98,7 @@ def alternatives(
     *,
     candidate: tuple[str, ...],
     max_loss: float,
-    max_minutes: float,
+    reference: Path | None,
     trust_model: bool,
     out: Path,
     **values: Any,
@@ -106,19 +106,23 @@ def alternatives(
     """Find less unequal alternatives to MODEL on the people of TABLE: repairs, features dropped or repaired, networks
     that hide the protected column, and your own candidates. Needs --label.
 
-    Everything that learns, learns from one half of the people and is measured on the other half.
+    Everything that learns, learns from one half of the people and is measured on the other half, or learns from
+    --reference.
     """
     from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.models.loading import load_model
-    from fairfox.remedies.alternatives import FILES, find_alternatives
+    from fairfox.remedies.alternatives import FILES
+    from fairfox.remedies.alternatives import alternatives as find
 
-    keep_inputs([out / name for name in FILES], table, model, *candidate)
-    chosen = AuditOptions(**given_options(values))
-    limits: dict[str, Any] = {"max_loss": max_loss, "max_minutes": max_minutes}
+    keep_inputs([out / name for name in FILES], table, reference, model, *candidate)
+    options, own = given_options(values), ("protected", "label", "delta", "given", "columns", "seed")
+    named: dict[str, Any] = {"label": None, **{name: options.pop(name) for name in own if name in options}}
     with progress_bar(Console(stderr=True)) as progress:
         target, *others = (load_model(spec, trust=trust_model) for spec in (model, *candidate))
-        named = dict(zip(candidate, others, strict=True))
-        found = find_alternatives(target, table, chosen, candidates=named, **limits, progress=progress)
+        found = find(
+            target, table, **named, candidates=dict(zip(candidate, others, strict=True)), max_loss=max_loss,
+            reference=reference, options=options, progress=progress,
+        )  # fmt: skip
     found = replace(found, settings={**found.settings, "model_sha256": file_sha256(model)})
     paths = found.write(out)
     say(*found.summary().splitlines(), err=False)

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from fairfox.auxiliary.adversarial import train_networks
 from fairfox.data.dataset import Dataset
-from fairfox.data.table import Table, column, load_table
+from fairfox.data.table import load_table
 from fairfox.errors import FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
 from fairfox.fairtests.correction import CorrectedModel
-from fairfox.fairtests.fitted import SAME_OUTCOME, Fold, Progress, fit_folds, measured_name
+from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, Progress, fit_folds, measured_name
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model, describe
@@ -45,12 +45,11 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of repairs
 FLOORS = (1.0, 3.0)  # of `train_fair`
 _FEATURES = 2  # that are dropped and repaired: those with the largest contributions
 _MOST_PEOPLE = 8_000  # drawn at random, half of them to learn from; with fewer, repairs cost more than they must
+_MOST_LEARNT = 50_000  # of a reference
 _FOLDS, _REFITS = 2, 2
 _VALUES = 8  # of other people, that a dropped feature has
 _MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
 _NOT_RUN = "the time was over (max_minutes)"
-
-Make = Callable[[int], Model]  # what makes a candidate for a fold, from everyone outside it
 
 
 @dataclass(frozen=True)
@@ -194,10 +193,10 @@ def alternatives(
     grid: Mapping[str, Sequence[Any]] | None = None,
     searched: int = 20,
     max_loss: float = 0.005,
-    max_minutes: float = 5.0,
     delta: float | None = None,
     given: str | Sequence[str] = (),
     columns: Sequence[str] | None = None,
+    reference: object = None,
     seed: int = 0,
     options: object = None,
     progress: Progress | None = None,
@@ -206,8 +205,8 @@ def alternatives(
     """Return less unequal models with what they cost: repairs, features dropped or repaired, `train_fair`, your own.
 
     Everything that learns, learns from one half of the people and is measured on the other, by maps of that other half;
-    and the other way round. A candidate that predicts better than the model as it is can spend what it gains: the one
-    that predicts best is repaired, too.
+    and the other way round. With a reference it learns from that. A candidate that predicts better than the model as it
+    is can spend what it gains: the one that predicts best is repaired, too.
 
     Args:
         model: the model as it is, as for `fairfox.audit`.
@@ -219,12 +218,13 @@ def alternatives(
         grid: lists of values by the names of the estimator's parameters.
         searched: how many settings are drawn.
         max_loss: how much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE.
-        max_minutes: what would begin later is not run, and named.
         delta: as for `fairfox.audit`.
         given: columns that may make a difference, as for `fairfox.audit`.
         columns: the columns that the model takes, in its order.
+        reference: other people to learn from, with labels, such as those that the model was trained on: who learns from
+            fewer than the model did predicts worse.
         seed: same seed, same numbers.
-        options: all other options by name, or in groups.
+        options: all other options by name, or in groups. What would begin after `max_minutes` is not run, and named.
         progress: called with what is being done and the fraction done.
         unknown: refused, with what to write instead.
     """
@@ -232,56 +232,25 @@ def alternatives(
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
     )
-    search = _settings_of_search(estimator, grid, searched, seed)
-    return find_alternatives(
-        model, table, chosen, candidates=candidates or {}, estimator=estimator, search=search, max_loss=max_loss,
-        max_minutes=max_minutes, progress=progress,
-    )  # fmt: skip
-
-
-def find_alternatives(
-    model: object,
-    table: object,
-    options: AuditOptions,
-    *,
-    candidates: Mapping[str, object] | None = None,
-    estimator: Any = None,
-    search: Sequence[Mapping[str, Any]] = (),
-    max_loss: float = 0.005,
-    max_minutes: float = 5.0,
-    progress: Progress | None = None,
-) -> Alternatives:
-    """Return alternatives with options that are made already."""
-    started, say = perf_counter(), progress or (lambda text, fraction: None)
     if not 0 <= max_loss < 1:
         raise OptionError(f"max_loss is {max_loss!r}; expected a number from 0 to below 1")
-    if options.label is None:
+    if label is None:
         raise OptionError("Alternatives are compared by how well they predict; name the label (label=, --label)")
+    search = _settings_of_search(estimator, grid, searched, seed)
+    started, say = perf_counter(), progress or (lambda text, fraction: None)
     say("reading the table", 0.0)
-    people = load_table(table)
-    if len(people) > _MOST_PEOPLE:
-        rows = np.sort(np.random.default_rng(options.seed).choice(len(people), _MOST_PEOPLE, replace=False))
-        people = people[rows.tolist()]
-    options = replace(options, folds=_FOLDS, refits=_REFITS)
-    inputs = Inputs.read(model, people.to_native(), None, options)
-    data = inputs.data.to(torch.float64)
-    if any(p.is_continuous for p in data.protected):
-        raise OptionError("Alternatives compare groups; make groups of a protected number with a cut such as 'age<25'")
-    y = labelled_yes(inputs)
-    if y is None:
-        raise OptionError(
-            f"The label '{options.label}' has neither two classes nor, for a model of values, numbers; give another"
-        )
+    people = _some(table, _MOST_PEOPLE, seed)
+    learnt = None if reference is None else _some(reference, _MOST_LEARNT, seed)
+    inputs = Inputs.read(model, people, learnt, replace(chosen, folds=_FOLDS, refits=_REFITS))
     say("fitting maps", 0.02)
-    folds = fit_folds(data, None, inputs.encoding, inputs.options, progress=lambda text, done: say(text, 0.1 * done))
-    measuring = Measuring(inputs, data, folds, y.double().numpy(force=True))
+    measuring = Measuring.of(inputs, lambda text, done: say(text, 0.1 * done))
     others = [
         *measuring.own(candidates or {}),
         *measuring.of_features(),
         *measuring.fair_networks(),
-        *measuring.searched(people, estimator, search),
+        *measuring.searched(estimator, search),
     ]
-    tried, not_run = measuring.measure_all(others, max_loss, until=started + 60 * max_minutes, say=say)
+    tried, not_run = measuring.measure_all(others, max_loss, until=started + 60 * chosen.max_minutes, say=say)
     say("done", 1.0)
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
     return Alternatives(
@@ -290,10 +259,22 @@ def find_alternatives(
         max_loss=max_loss,
         delta=measuring.delta,
         unit=measuring.unit,
-        people=len(data),
+        people=len(inputs.data),
         more=probability_of_improvement(effects) if any(map(math.isfinite, effects)) else None,
-        settings={**options.recorded(), "max_minutes": max_minutes, "seconds": round(perf_counter() - started, 1)},
+        settings={**inputs.options.recorded(), "seconds": round(perf_counter() - started, 1)},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What candidates learn from: people with labels, and the test whose maps repair."""
+
+    test: FittedTest
+    people: Dataset
+    yes: Tensor  # (n,) whether each label is a yes, or the number that it is
+
+
+Make = Callable[[Lesson], Model]
 
 
 @dataclass(frozen=True)
@@ -303,7 +284,30 @@ class Measuring:
     inputs: Inputs
     data: Dataset
     folds: Sequence[Fold]
+    lessons: Sequence[Lesson]  # for each fold, of people outside it
     y: np.ndarray
+
+    @classmethod
+    def of(cls, inputs: Inputs, progress: Progress) -> Measuring:
+        """Return the maps of both halves of the people, and what is learnt from: the other half, or the reference."""
+        data = inputs.data.to(torch.float64)
+        if any(p.is_continuous for p in data.protected):
+            raise OptionError("Alternatives compare groups; make groups of a number with a cut such as 'age<25'")
+        learnt = data if inputs.fitting is None else inputs.fitting.to(torch.float64)
+        y, yes = (labelled_yes(replace(inputs, data=people)) for people in (data, learnt))
+        if y is None or yes is None:
+            raise OptionError(
+                f"The label '{inputs.options.label}' has neither two classes nor, for a model of values, numbers; give "
+                "another"
+            )
+        how: dict[str, Any] = {"encoding": inputs.encoding, "options": inputs.options, "progress": progress}
+        folds = fit_folds(data, None, **how)
+        if inputs.fitting is None:
+            outside = [(~torch.isin(torch.arange(len(data)), fold.rows)).nonzero()[:, 0] for fold in folds]
+            lessons = [Lesson(fold.test, data[rows], y[rows]) for fold, rows in zip(folds, outside, strict=True)]
+        else:
+            lessons = [Lesson(fit_folds(data, learnt, **how)[0].test, learnt, yes)] * len(folds)
+        return cls(inputs, data, folds, lessons, y.double().numpy(force=True))
 
     @property
     def delta(self) -> float:
@@ -321,7 +325,7 @@ class Measuring:
         out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
         for k, fold in enumerate(self.folds):
             other = self.folds[1 - k]  # its map judges, not the one that a repair learnt from
-            candidate, people = make(k), self.data[fold.rows]
+            candidate, people = make(self.lessons[k]), self.data[fold.rows]
             own = predict(candidate, people.x)
             out[fold.rows] = own.numpy(force=True)
             for reading, into in ((main, effect), (SAME_OUTCOME, same)):
@@ -414,9 +418,8 @@ class Measuring:
             return
         for floor in FLOORS:
 
-            def make(k: int, floor: float = floor) -> Model:
-                people = replace(self.data, y=torch.as_tensor(self.y))[self._others(k)]
-                known = people[~people.y.isnan()] if people.y is not None else people
+            def make(lesson: Lesson, floor: float = floor) -> Model:
+                known = replace(lesson.people, y=lesson.yes)[~lesson.yes.isnan()]
                 net = train_networks(known, floors=[floor], seeds=[self.inputs.options.seed])[0]
                 return TorchModel(net, output=Output("logit"))
 
@@ -426,22 +429,21 @@ class Measuring:
         """Yield the user's own models."""
         for name, model in models.items():
             target = self._target(model, name)
-            yield name, "own", lambda k, target=target: target  # type: ignore[misc]
+            yield name, "own", lambda lesson, target=target: target  # type: ignore[misc]
 
-    def searched(
-        self, people: Table, estimator: Any, search: Sequence[Mapping[str, Any]]
-    ) -> Iterator[tuple[str, str, Make]]:
-        """Yield an estimator with each of some settings, fitted on the people that a fold leaves."""
+    def searched(self, estimator: Any, search: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Make]]:
+        """Yield an estimator with each of some settings, fitted on the people it may learn from."""
         from sklearn.base import clone
 
-        encoding, options = self.inputs.encoding, self.inputs.options
+        values = self.inputs.encoding.label_values
         for settings in search:
 
-            def make(k: int, settings: Mapping[str, Any] = settings) -> Model:
-                rows = people[self._others(k).tolist()]
-                frame = encoding.for_table(rows).table(self.data.x[self._others(k)])
-                labels = np.asarray(column(rows, options.label or "").to_list())
-                fitted = clone(estimator).set_params(**settings).fit(frame, labels)
+            def make(lesson: Lesson, settings: Mapping[str, Any] = settings) -> Model:
+                known = lesson.people[~lesson.yes.isnan()]
+                assert known.y is not None
+                labels = known.y.numpy(force=True)
+                labels = labels if values is None else np.asarray(values)[labels.astype(int)]
+                fitted = clone(estimator).set_params(**settings).fit(self.inputs.encoding.table(known.x), labels)
                 return self._target(fitted, "the estimator")
 
             words = ", ".join(f"{name.rpartition('__')[2]}={value}" for name, value in settings.items())
@@ -464,25 +466,22 @@ class Measuring:
             raise OptionError(f"{name} predicts a {target.unit}, and the model as it is a {self.inputs.target.unit}")
         return target
 
-    def _others(self, k: int) -> Tensor:
-        return (~torch.isin(torch.arange(len(self.data)), self.folds[k].rows)).nonzero()[:, 0]
-
-    def _as_it_is(self, k: int) -> Model:
+    def _as_it_is(self, lesson: Lesson) -> Model:
         return self.inputs.target
 
     def _repaired(self, feature: str | None, strength: float, base: Make) -> Make:
-        def make(k: int) -> Model:
-            model, people = cast(TargetModel, base(k)), self.data[self._others(k)]  # no repair is repaired
-            found = fit_correction(self.folds[k].test, model, people, strength=strength, only=feature)
+        def make(lesson: Lesson) -> Model:
+            model = cast(TargetModel, base(lesson))  # no repair is repaired
+            found = fit_correction(lesson.test, model, lesson.people, strength=strength, only=feature)
             return CorrectedModel(model, found)
 
         return make
 
     def _dropped(self, feature: str) -> Make:
-        def make(k: int) -> Model:
+        def make(lesson: Lesson) -> Model:
             columns = next(f.columns for f in self.data.features if f.name == feature)
-            generator, others = torch.Generator().manual_seed(self.inputs.options.seed), self._others(k)
-            drawn = self.data.x[others[torch.randint(len(others), (_VALUES,), generator=generator)]][:, columns]
+            generator, x = torch.Generator().manual_seed(self.inputs.options.seed), lesson.people.x
+            drawn = x[torch.randint(len(x), (_VALUES,), generator=generator)][:, columns]
             return WithoutFeature(self.inputs.target, columns, drawn)
 
         return make
@@ -505,6 +504,12 @@ class WithoutFeature:
             rows[:, self.columns] = value
             out.append(predict(self.model, rows))
         return torch.stack(out).mean(0)[:, None]
+
+
+def _some(table: object, most: int, seed: int) -> Any:
+    """Return at most so many rows of a table, drawn at random."""
+    people = load_table(table)
+    return people[np.sort(np.random.default_rng(seed).permutation(len(people))[:most]).tolist()].to_native()
 
 
 def _loss(own: Performance, model: Performance) -> float:

@@ -130,7 +130,6 @@ class Certainty:
     possible: Tensor | None = None  # (N,) bool: that of sampling reaches beyond it
     p_values: Tensor | None = None  # (N,), where ranks persist as they are; NaN for abstained people
     significant: Tensor | None = None  # (N,) bool: on the list with the given false discovery rate
-    p_robust: Tensor | None = None  # (N,) the p-values where ranks persist in part
     robust: Tensor | None = None  # (N,) bool: on the list that they give
     reach: Tensor | None = None  # (N,) bool: the interval reaches beyond the limit
     usually: Tensor | None = None  # (N,) bool: the mean over draws is beyond it
@@ -186,7 +185,6 @@ def certainty(
         possible=((sampling[:, 1] > limit) | (sampling[:, 0] < -limit)) & ~gone,
         p_values=both[0],
         significant=lists[0],
-        p_robust=both[1],
         robust=lists[1],
         reach=((ends[:, 1] > limit) | (ends[:, 0] < -limit)) & ~gone,
         usually=sure.flagged if drawn is None else flag((measured.refits.mean(1) + drawn.mean(1)).abs(), limit) & ~gone,
