@@ -6,16 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from fairfox.benchmark.source import SourceSettings
 from fairfox.benchmark.truth import TargetTraining
 from fairfox.data.dataset import Dataset
 from fairfox.data.datasets import load_australian, load_backache, load_credit, load_magic, load_wdbc
 
-SOURCES: dict[str, Callable[[], Dataset]] = {
-    "backache": load_backache,
-    "credit": load_credit,
-    "australian": load_australian,
-    "wdbc": load_wdbc,
-    "magic": load_magic,
+# Modes and depth as in the paper, its widths up to 256; latent and weights of the divergence it does not print.
+SOURCES: dict[str, tuple[Callable[[], Dataset], SourceSettings]] = {
+    "backache": (load_backache, SourceSettings(modes=3, width=186, depth=6)),
+    "credit": (load_credit, SourceSettings(modes=7, width=256, depth=3)),
+    "australian": (load_australian, SourceSettings(modes=5, width=256, depth=5)),
+    "wdbc": (load_wdbc, SourceSettings(modes=4, width=256, depth=1)),
+    "magic": (load_magic, SourceSettings(modes=2, width=256, depth=2, kl_weight=0.3)),
 }
 
 

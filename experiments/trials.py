@@ -16,7 +16,7 @@ from fairfox.benchmark.cvae import Training
 from fairfox.benchmark.fusion import Fusion
 from fairfox.benchmark.generator import SyntheticBias
 from fairfox.benchmark.judge import Trial
-from fairfox.benchmark.source import PAPER_SETTINGS, SourceModel, SourceSettings, generator_score
+from fairfox.benchmark.source import SourceModel, SourceSettings, generator_score
 from fairfox.benchmark.truth import individual_fairness_score, train_target, unbiased_variance
 from fairfox.data.dataset import Dataset
 from fairfox.models.protocol import Model, predict
@@ -38,7 +38,7 @@ def generator_job(setting: Setting, sources: Sources, seed: int) -> Job:
 def source_job(name: str, number: int, sources: Sources, seed: int) -> Job:
     """Return the job that models one table once."""
     alone = replace(sources, models=1)  # how many there are changes none of them
-    arguments = (name, PAPER_SETTINGS[name], alone, seed_of(seed, name, number))
+    arguments = (name, SOURCES[name][1], alone, seed_of(seed, name, number))
     return Job(f"source-{name}-{number}-{seed}", fit_source, arguments, seconds=30)
 
 
@@ -61,7 +61,7 @@ def fit_source(
     folder: Path, needed: Folders, name: str, how: SourceSettings, sources: Sources, seed: int
 ) -> dict[str, Any]:
     """Model a table, save it, and return how well the model reproduces it."""
-    table = SOURCES[name]()
+    table = SOURCES[name][0]()
     table = table[torch.randperm(len(table), generator=torch.Generator().manual_seed(seed))[: sources.rows]]
     model = SourceModel.fit(table, how, seed=seed, training=Training(max_steps=sources.steps))
     torch.save(model.state(), folder / "source.pt")

@@ -17,7 +17,7 @@ from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
 from fairfox.choices.tests import TOTAL, lookup_test
 from fairfox.data.dataset import Dataset, group_name
-from fairfox.data.table import load_table
+from fairfox.data.table import is_level, load_table
 from fairfox.errors import OptionError, installed_versions
 from fairfox.explain import common_cause, explain
 from fairfox.fairtests.fitted import (
@@ -315,13 +315,13 @@ def _result(
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, _limits(inputs, readings.people, null)
     before, trust = readings.main, _reliability(inputs, readings, limits.delta)
+    checks = map_checks(inputs, readings, support, limits.delta)  # of everyone, as gaps are
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
     if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     certainty = _certainty(inputs, readings, before, limits, streamed)
-    checks = map_checks(inputs, readings, support, limits.delta)
     mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
@@ -450,15 +450,16 @@ def _gaps(finding: Finding, people: Dataset, variable: int, limits: Limits) -> l
 
 
 def _decisions(inputs: Inputs) -> Decisions | None:
-    """Return who gets a yes; None where no prediction is one.
+    """Return who gets a yes; None where no prediction is one."""
+    return None if inputs.cut is None else Decisions(inputs.cut, _yes(inputs))
 
-    True outcomes are those of a label with two classes, of which the audited one, or else the second, is a yes.
-    """
-    options, values = inputs.options, inputs.encoding.label_values
-    y, cut = inputs.data.y, inputs.cut
-    if cut is None or y is None or values is None or len(values) != 2:
-        return None if cut is None else Decisions(cut)
-    return Decisions(cut, 1 - y if options.positive is not None and str(values[0]) == str(options.positive) else y)
+
+def _yes(inputs: Inputs) -> Tensor | None:
+    """Return whose label (N,) is a yes, of two classes the audited one, or else the second; None of others."""
+    y, values = inputs.data.y, inputs.encoding.label_values
+    if y is None or values is None or len(values) != 2:
+        return None
+    return 1 - y if is_level(values[0], inputs.options.positive) else y
 
 
 def _performance(inputs: Inputs) -> tuple[Performance, ...]:
@@ -476,8 +477,7 @@ def labelled_yes(inputs: Inputs) -> Tensor | None:
     numbers = inputs.encoding.label_values is None
     if inputs.data.y is None or numbers != (inputs.target.unit == "value"):
         return None
-    decisions = _decisions(inputs)
-    return inputs.data.y if numbers else None if decisions is None else decisions.truth
+    return inputs.data.y if numbers else _yes(inputs)
 
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:

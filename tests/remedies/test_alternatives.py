@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 import fairfox
-from fairfox.errors import OptionError
+from fairfox.errors import FairfoxError, OptionError
 from fairfox.remedies.alternatives import probability_of_improvement
 from tests.remedies.test_repair import ABOUT, chance, people_of
 
@@ -70,6 +70,7 @@ def test_a_candidate_is_fitted_once_on_all_who_may_be_learnt_from_and_its_repair
     assert sum(each.name.startswith("C=1.0, repaired") for each in found.tried) >= 4
     taught = people if reference is None else reference
     assert len(fits) == (2 if reference is None else 1)
+    assert ("each half learns once" if reference is None else "they learnt from 300 others") in found.summary()
     assert sorted(np.concatenate(fits)) == sorted(taught["label"].dropna())
 
 
@@ -105,11 +106,12 @@ def test_files_have_every_candidate(found, tmp_path):
 
 
 def test_what_would_begin_too_late_is_named(people):
-    found = fairfox.alternatives(chance, people, options={"max_minutes": 1e-6}, **ABOUT)
-    assert [each.kind for each in found.tried] == ["model"]
+    deltas = {"f": 0.9, "m": 0.9}
+    found = fairfox.alternatives(chance, people, delta=deltas, options={"max_minutes": 1e-6}, **ABOUT)
+    assert [(each.kind, each.share_over) for each in found.tried] == [("model", 0.0)]
     assert found.best is found.tried[0]
     assert "repaired, strength 1" in found.not_run
-    assert "Not run: repaired, strength 1 (the time was over (max_minutes))." in found.summary()
+    assert "Not run: repaired, strength 1 (time was up (max_minutes))." in found.summary()
 
 
 def test_a_candidate_with_other_columns_is_refused(people):
@@ -125,10 +127,12 @@ def test_a_candidate_with_other_columns_is_refused(people):
         ({"estimator": LogisticRegression()}, "both an estimator and a grid"),
         ({"estimator": LogisticRegression(), "grid": {"D": [1]}}, "no setting 'D'"),
         ({"protected": "age", "columns": ["income", "skill", "job"]}, "Alternatives compare groups"),
+        ({"reference": people_of(90, seed=1).drop(columns="label")}, "Nobody in the reference has a known outcome"),
+        ({"reference": people_of(90, seed=1).replace({"label": {0: "n", 1: "y"}})}, "Nobody in the table has a known"),
     ],
 )
 def test_what_cannot_be_is_refused(people, given, message):
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(FairfoxError, match=message):
         fairfox.alternatives(chance, people.assign(age=20 + people.index % 50), **{**ABOUT, **given})
 
 

@@ -136,12 +136,13 @@ def test_a_regression_is_repaired_in_its_own_units(learnt, others):
 
 def test_it_reads_its_model_as_the_audit_did(learnt, others):
     """Strength 0 gives the model's own predictions, whatever it returns and whatever of it is audited."""
-    model = LogisticRegression().fit(learnt[["income", "skill"]], np.where(learnt["label"], "yes", "no"))
     rows = others[["income", "skill"]]
+    model = LogisticRegression().fit(learnt[list(rows)], np.where(learnt["label"], "yes", "None"))
     logit, (no, yes) = model.decision_function(rows), model.predict_proba(rows).T
     for asked, options, expected in (
         (model, {"output": "logit"}, logit),
-        (model, {"positive": "no"}, no),
+        (model, {"positive": "None"}, no),
+        (model, {}, yes),
         (lambda table: model.decision_function(table[list(rows)]), {"returns": "logit"}, yes),
         (lambda table: model.predict_proba(table[list(rows)])[:, 1], {"positive": 0}, no),
         (lambda table: model.predict_proba(table[list(rows)])[:, [0, 0, 1]] * [0.6, 0.4, 1], {"positive": 2}, yes),
@@ -150,7 +151,7 @@ def test_it_reads_its_model_as_the_audit_did(learnt, others):
     ):
         same = fairfox.repair(asked, learnt, columns=list(rows), strength=0.0, options=options, **ABOUT)
         assert same.scores(others)[0] == pytest.approx(expected, abs=1e-9)
-        if options.get("positive") == "no":
+        if asked is model and "output" not in options:
             assert np.array_equal(same.predict(others), model.predict(rows))
         again = fairfox.audit(same, others, columns=list(rows), **ABOUT, options={"refits": 1, "folds": 2} | options)
         assert again.record.predictions.numpy() == pytest.approx(expected, abs=1e-9)
@@ -168,7 +169,8 @@ def test_an_audit_reads_a_repaired_model_as_it_reads_the_model(learnt, others):
     for asked, cut in (({}, 0.7), ({"positive": "no"}, 0.3), ({"output": "logit"}, np.log(0.7 / 0.3))):
         plain, found = (fairfox.audit(each, table, **about, options=few | asked).record for each in (model, same))
         assert found.predictions.numpy() == pytest.approx(plain.predictions.numpy(), abs=1e-9)
-        assert found.performance[0].value == pytest.approx(roc_auc_score(others["label"], logit))
+        auc = roc_auc_score(others["label"], logit)
+        assert [each.performance[0].value for each in (plain, found)] == pytest.approx([auc, auc])
         assert found.cut == pytest.approx(cut)
 
 

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,18 +56,6 @@ class SourceSettings:
         for name in ("modes", "width", "depth", "latent"):
             whole_number(name, getattr(self, name))
         positive_number("kl_weight", self.kl_weight)
-
-
-# Modes and depth as in the paper, its widths up to 256; latent and weights of the divergence it does not print.
-PAPER_SETTINGS: Mapping[str, SourceSettings] = MappingProxyType(
-    {
-        "backache": SourceSettings(modes=3, width=186, depth=6),
-        "credit": SourceSettings(modes=7, width=256, depth=3),
-        "australian": SourceSettings(modes=5, width=256, depth=5),
-        "wdbc": SourceSettings(modes=4, width=256, depth=1),
-        "magic": SourceSettings(modes=2, width=256, depth=2, kl_weight=0.3),
-    }
-)
 
 
 def source_of(table: object, *, label: str) -> Dataset:

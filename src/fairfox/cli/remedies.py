@@ -33,9 +33,9 @@ _OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing."
 _PROTECTED = "Let the repaired model take the protected column. In lending or hiring this may be unlawful."
-_RATE = "Set the threshold of a yes anew, so that as many people of TABLE get one as before."
+_RATE = "Reset the threshold for a yes, so that as many people of TABLE get one as before."
 _CANDIDATE = "A model of your own to try: a file, or code. Can be given several times."
-_LOSS = "How much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE."
+_LOSS = "How much performance the best alternative may lose: in AUC, or as a share of a log-loss or RMSE."
 _ALTERNATIVES = "Folder for alternatives.json, alternatives.csv and alternatives.svg."
 
 
@@ -106,8 +106,7 @@ def alternatives(
     """Find less unequal alternatives to MODEL on the people of TABLE: repairs, features dropped or repaired, networks
     that hide the protected column, and your own candidates. Needs --label.
 
-    Everything that learns, learns from one half of the people and is measured on the other half, or learns from
-    --reference.
+    Candidates learn from --reference, or else from one half of the people, and are measured on the other half.
     """
     from fairfox.data.files import file_sha256, keep_inputs
     from fairfox.models.loading import load_model

@@ -135,6 +135,11 @@ def fitted_numbers(series: Series, what: str) -> np.ndarray:
     return values
 
 
+def is_level(one: object, named: object) -> bool:
+    """Return whether a class is the one that was named, if any was."""
+    return named is not None and (one == named or str(one) == str(named))
+
+
 def is_text(series: Series) -> bool:
     """Return whether a column holds text, also as categories."""
     categories = series.dtype in (nw.Categorical, nw.Enum)  # of pandas, also of numbers

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairfox.data.dataset import row_marks
-from fairfox.data.table import LARGEST
+from fairfox.data.table import LARGEST, is_level
 from fairfox.errors import ModelError, OptionError, ShapeError
 
 Kind = Literal["table", "matrix", "encoded"]  # what a model receives
@@ -170,7 +170,7 @@ def class_index(positive: Any, classes: list[Any]) -> int:
         shown = ", ".join(map(str, classes))
         raise OptionError(f"The model has {len(classes)} classes ({shown}); choose one with positive=... (--positive)")
     for index, name in enumerate(classes):
-        if name == positive or str(name) == str(positive):
+        if is_level(name, positive):
             return index
     raise OptionError(f"'{positive}' is not a class of the model; its classes are: {', '.join(map(str, classes))}")
 

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from fairfox.auxiliary.adversarial import train_networks
+from fairfox.auxiliary.model import infer_groups
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
-from fairfox.errors import FairfoxError, OptionError, did_you_mean
+from fairfox.errors import DataError, FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
 from fairfox.fairtests.correction import CorrectedModel
-from fairfox.fairtests.fitted import SAME_OUTCOME, FittedTest, Fold, Progress, fit_folds, measured_name
+from fairfox.fairtests.fitted import FittedTest, Fold, Progress, fit_folds, measured_name, same_outcome_name
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model, describe
@@ -37,7 +38,7 @@ from fairfox.remedies.learning import fit_correction
 from fairfox.report.charts import frontier_chart
 from fairfox.report.files import write_files
 from fairfox.report.text import amount, percent, strict_json
-from fairfox.statistics.groups import delta_for, weighted_mean
+from fairfox.statistics.groups import delta_for, own_deltas, people_weights, score_unit, weighted_mean
 from fairfox.statistics.performance import METRICS, Performance, performance
 
 FILES = ("alternatives.json", "alternatives.csv", "alternatives.svg")
@@ -49,7 +50,7 @@ _MOST_LEARNT = 50_000  # of a reference
 _FOLDS, _REFITS = 2, 2
 _VALUES = 8  # of other people, that a dropped feature has
 _MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
-_NOT_RUN = "the time was over (max_minutes)"
+_NOT_RUN = "time was up (max_minutes)"
 
 
 @dataclass(frozen=True)
@@ -122,9 +123,9 @@ class Alternatives:
                 f"{amount(one.mean_effect, self.unit)}, {percent(one.share_over)} of people over delta"
             )
 
-        lines = [
-            f"{len(self.tried) - 1} alternatives on {self.people:,} people; each half learns once and judges once."
-        ]
+        rows = self.settings["reference_rows"]
+        learnt = "each half learns once and judges once" if rows is None else f"they learnt from {rows:,} others"
+        lines = [f"{len(self.tried) - 1} alternatives on {self.people:,} people; {learnt}."]
         lines.append(f"The model as it is: {words(model)}.")
         if best is model:
             lines.append(f"None has a smaller mean effect within a loss of {self.max_loss:g}.")
@@ -211,20 +212,21 @@ def alternatives(
     Args:
         model: the model as it is, as for `fairfox.audit`.
         table: the people, at best not those that the model was trained on; of more than 8,000 a random sample is taken.
-        protected: as for `fairfox.audit`, but no numbers.
+        protected: as for `fairfox.audit`, but not numbers.
         label: the column of true outcomes, which performance is measured by.
         candidates: other models by name, which take columns of this model.
         estimator: a scikit-learn estimator to fit with each of `searched` settings drawn from `grid`.
         grid: lists of values by the names of the estimator's parameters.
         searched: how many settings are drawn.
-        max_loss: how much performance the best alternative may lose: of an AUC, or as a share of a log-loss or RMSE.
+        max_loss: how much performance the best alternative may lose: in AUC, or as a share of a log-loss or RMSE.
         delta: as for `fairfox.audit`.
         given: columns that may make a difference, as for `fairfox.audit`.
         columns: the columns that the model takes, in its order.
-        reference: other people to learn from, with labels, such as those that the model was trained on: who learns from
-            fewer than the model did predicts worse.
+        reference: other people to learn from, with labels, such as those that the model was trained on: a candidate
+            that learns from fewer people predicts worse.
         seed: same seed, same numbers.
-        options: all other options by name, or in groups. What would begin after `max_minutes` is not run, and named.
+        options: all other options by name, or in groups; there are two folds with two refits each. What would begin
+            after `max_minutes` is not run, and named.
         progress: called with what is being done and the fraction done.
         unknown: refused, with what to write instead.
     """
@@ -253,15 +255,21 @@ def alternatives(
     tried, not_run = measuring.measure_all(others, max_loss, until=started + 60 * chosen.max_minutes, say=say)
     say("done", 1.0)
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
+    rows = None if inputs.fitting is None else len(inputs.fitting)
     return Alternatives(
         tried=tuple(replace(each, dominated=_is_dominated(each, tried)) for each in tried),
         not_run=not_run,
         max_loss=max_loss,
         delta=measuring.delta,
-        unit=measuring.unit,
+        unit=score_unit(inputs.options, inputs.target.unit),
         people=len(inputs.data),
         more=probability_of_improvement(effects) if any(map(math.isfinite, effects)) else None,
-        settings={**inputs.options.recorded(), "seconds": round(perf_counter() - started, 1)},
+        settings={
+            **inputs.options.recorded(),
+            **inputs.hashes,
+            "reference_rows": rows,
+            "seconds": round(perf_counter() - started, 1),
+        },
     )
 
 
@@ -279,7 +287,7 @@ Make = Callable[[Lesson], Model]
 
 @dataclass(frozen=True)
 class Measuring:
-    """The people and maps that all candidates are measured with, and the candidates that need no one's help."""
+    """The people and maps that all candidates are measured with, and the candidates that fairfox makes itself."""
 
     inputs: Inputs
     data: Dataset
@@ -294,6 +302,12 @@ class Measuring:
         if any(p.is_continuous for p in data.protected):
             raise OptionError("Alternatives compare groups; make groups of a number with a cut such as 'age<25'")
         learnt = data if inputs.fitting is None else inputs.fitting.to(torch.float64)
+        for people, table, other in ((data, "table", "reference"), (learnt, "reference", "table")):
+            if people.y is None or bool(people.y.isnan().all()):
+                raise DataError(
+                    f"Nobody in the {table} has a known outcome in the column '{inputs.options.label}'; alternatives "
+                    f"need it, spelt as in the {other} if there is one"
+                )
         y, yes = (labelled_yes(replace(inputs, data=people)) for people in (data, learnt))
         if y is None or yes is None:
             raise OptionError(
@@ -314,26 +328,23 @@ class Measuring:
         """The delta of an audit of the model."""
         return delta_for(self.inputs.options, self.inputs.predictions, self.inputs.target.unit)
 
-    @property
-    def unit(self) -> str:
-        """The unit of effects."""
-        return f"{self.inputs.options.info.unit} ({self.inputs.target.unit})"
-
     def measure(self, name: str, kind: str, make: Make, model: Alternative | None) -> Alternative:
         """Return a candidate's performance and effects; `model` is the model as it is."""
-        main = measured_name(self.inputs.options)
+        options, unit, make = self.inputs.options, self.inputs.target.unit, cache(make)  # folds may share a lesson
+        limits = own_deltas(self.data, self.delta, self.inputs.by_group(options.delta_by_group))
         out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
         for k, fold in enumerate(self.folds):
-            other = self.folds[1 - k]  # its map judges, not the one that a repair learnt from
-            candidate, people = make(self.lessons[k]), self.data[fold.rows]
+            judge = (self.folds[1 - k] if self.inputs.fitting is None else fold).test  # no candidate has learnt from it
+            people, _ = infer_groups(self.data[fold.rows], judge.auxiliary, judge.known)
+            candidate = make(self.lessons[k])
             own = predict(candidate, people.x)
-            out[fold.rows] = own.numpy(force=True)
-            for reading, into in ((main, effect), (SAME_OUTCOME, same)):
-                if reading in other.test.tests:
-                    found = other.test.measure_one(reading, candidate, people, predictions=own)
+            out[fold.rows] = (own.sigmoid() if unit == "logit" else own).numpy(force=True)
+            for reading, into in ((measured_name(options), effect), (same_outcome_name(options), same)):
+                if reading in judge.tests:
+                    found = judge.measure_one(reading, candidate, people, predictions=own)
                     scores = torch.where(found.abstained.to(found.score.device), torch.nan, found.score)
                     into[fold.rows] = scores.double().numpy(force=True)
-        counts = np.ones(len(out)) if self.data.weights is None else self.data.weights.double().numpy(force=True)
+        counts = people_weights(self.data.weights, len(out))
         judged, known = ~np.isnan(effect), ~np.isnan(same)
         mean = weighted_mean(effect[judged], counts[judged])
         share = counts[judged] / counts[judged].sum()
@@ -344,7 +355,7 @@ class Measuring:
             performance=found_performance,
             mean_effect=mean,
             error=float(np.sqrt((share**2 * (effect[judged] - mean) ** 2).sum())),
-            share_over=weighted_mean(effect[judged] > self.delta, counts[judged]),
+            share_over=weighted_mean((effect > np.asarray(limits))[judged], counts[judged]),
             same_outcome=weighted_mean(same[known], counts[known]) if known.any() else None,
             loss=0.0 if model is None else _loss(found_performance[0], model.performance[0]),
         )
@@ -519,12 +530,8 @@ def _loss(own: Performance, model: Performance) -> float:
 
 def _is_dominated(one: Alternative, among: Sequence[Alternative]) -> bool:
     """Return whether another one is as good in both ways, and better in one."""
-    return any(
-        other.loss <= one.loss
-        and other.mean_effect <= one.mean_effect
-        and (other.loss < one.loss or other.mean_effect < one.mean_effect)
-        for other in among
-    )
+    own, others = (one.loss, one.mean_effect), [(other.loss, other.mean_effect) for other in among]
+    return any(loss <= own[0] and effect <= own[1] and (loss, effect) != own for loss, effect in others)
 
 
 def _settings_of_search(

@@ -40,9 +40,7 @@ class Leak:
     """How much an output reveals about one protected variable; a number is cut at its median."""
 
     variable: str
-    auc: (
-        float  # of the group predicted best against all others, 0.5 to 1; NaN where the rows show fewer than two groups
-    )
+    auc: float  # of the group predicted best against all others, 0.5 to 1; NaN with fewer than two groups
     gap: float  # between the largest and the smallest mean prediction of a group
     means: dict[str, float]  # mean prediction by group
 

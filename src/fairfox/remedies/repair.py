@@ -16,7 +16,7 @@ from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.data.files import file_sha256
 from fairfox.data.frames import to_native_frame
-from fairfox.data.table import Table, load_table
+from fairfox.data.table import Table, is_level, load_table
 from fairfox.errors import ColumnError, FileError, OptionError
 from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import FittedTest
@@ -125,22 +125,18 @@ class RepairedModel:
         """The classes of the model where it has two, or the audited one and all others; None: 0 and 1."""
         described, yes = describe(self.model, wanted=self._options.output), self._options.positive
         own = None if described is None else described.classes
-        named = [each for each in own or [0, 1] if _is_class(each, yes)]
+        named = [each for each in own or [0, 1] if is_level(each, yes)]
         if yes is not None and self._unit != "value" and (not named or len(own or ()) > 2):
             return [f"not {yes}", *(named or [yes])]
         return own if own is not None and len(own) == 2 else None
 
     @property
     def _first_is_yes(self) -> bool:
-        return self._unit != "value" and _is_class((self._classes or [0])[0], self._options.positive)
+        return self._unit != "value" and is_level((self._classes or [0])[0], self._options.positive)
 
     @property
     def _unit(self) -> Returns:
         return Output(self._options.returns or "value", self._options.output).unit
-
-
-def _is_class(one: object, named: object) -> bool:
-    return one == named or str(one) == str(named)
 
 
 def load_repair(path: str | Path, model: object, *, model_sha256: str | None) -> RepairedModel:
@@ -190,7 +186,7 @@ def repair(
         given: columns that may make a difference: they are held equal, and with them what they explain of the others.
         strength: 1 takes away about 80 % of the mean effect as `rank` measures it (less by other tests), 0 nothing.
         use_protected: let the repaired model take the protected column. This may be unlawful in lending or hiring.
-        keep_rate: set the threshold of `predict` anew, so that as many people of the table get a yes as before.
+        keep_rate: reset the threshold of `predict`, so that as many people of the table get a yes as before.
         columns: the columns that the model takes, in its order.
         weights: the column that says how many people a row stands for.
         decision_threshold: yes from this prediction on; by default one half of a probability.
