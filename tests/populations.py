@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairfox.auxiliary.linear import LinearMember
 from fairfox.data.dataset import Dataset, Feature, Protected
+from fairfox.data.encoding import Encoding, fit_encoding
 from fairfox.data.table import Table, load_table
+from fairfox.models.torch import TorchModel
 
 SEX = Protected("sex", "binary", ("female", "male"), "sex")
 
@@ -60,6 +62,18 @@ def table_of(**columns: Any) -> Table:
     return load_table(pd.DataFrame({"c": (["a", "b"] * len(values))[: len(values)]} | columns))
 
 
+def encoded(frame: Any, protected: Sequence[str] = ("sex",), **options: Any) -> tuple[Encoding, Dataset]:
+    """Return the encoding of any kind of table, and its people, in float64."""
+    table = load_table(frame)
+    encoding = fit_encoding(table, protected=protected, dtype=torch.float64, **options)
+    return encoding, encoding.encode(table)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Return standard normal numbers in float64."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def individuals(x: Any, c: Sequence[float] | Tensor | None = None, **fields: Any) -> Dataset:
     """Return individuals with continuous columns taken as they are, in two groups; in turn unless told."""
     rows = torch.as_tensor(x)
@@ -96,3 +110,16 @@ class Function:
 def linear(*weights: float, bias: float = 0.0) -> LinearMember:
     """Return the model x . weights + bias in float64."""
     return LinearMember(torch.tensor([weights], dtype=torch.float64), torch.tensor([bias], dtype=torch.float64))
+
+
+def seeded(make: Callable[[], nn.Module], *, seed: int = 0) -> nn.Module:
+    """Return a new network in float64, whose weights are the same whatever ran before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make().double().eval()
+
+
+def curved(columns: int = 4) -> TorchModel:
+    """Return a smooth network of so many columns, as a model of probabilities."""
+    net = seeded(lambda: nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid()))
+    return TorchModel(net.requires_grad_(False))

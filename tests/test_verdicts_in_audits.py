@@ -132,7 +132,7 @@ def test_two_variables_have_a_verdict_each_and_one_together():
     assert result.verdict == sex
     said = verdict_lines(result)
     assert said[0] == sex.headline
-    assert f"By town alone: {town.headline}" in said
+    assert f"For town: {town.headline}" in said
     assert any(sentence.startswith("Mean size of the effect of sex: ") for sentence in said)
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from populations import normal
 
 from fairfox.auxiliary.mlp import MLP, backward, behind, forward, layers_of, outputs_of, slope_by_inputs
 
@@ -44,10 +45,6 @@ def test_members_of_several_seeds_are_those_that_each_seed_gives_alone(depth):
 INPUTS, OUTPUTS = 5, 2
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def by_autograd(net, x, slope):
     """Return each member's outputs, its derivatives of sum(slope · outputs) by x and by its own Linear layers."""
     found = []
@@ -63,7 +60,7 @@ def by_autograd(net, x, slope):
 @given(depth=st.integers(0, 4), members=st.integers(1, 4), rows=st.integers(1, 9))
 def test_outputs_and_all_derivatives_are_those_of_autograd(depth, members, rows):
     net = MLP(INPUTS, OUTPUTS, width=7, depth=depth, members=members, seed=4).double()
-    x, slope = numbers(members, rows, INPUTS), numbers(members, rows, OUTPUTS)
+    x, slope = normal(members, rows, INPUTS), normal(members, rows, OUTPUTS)
     layers = layers_of(net)
     seen = forward(layers, x)
     outputs, by_x = outputs_of(layers, seen), slope_by_inputs(layers, seen, slope)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from populations import normal
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_quality, quality_warnings
@@ -15,13 +16,9 @@ AGE = Protected("age", "continuous", ())
 SEX = Protected("sex")
 
 
-def draw(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
 def test_quality_of_a_binary_variable_is_scikit_learn_s():
-    logit = draw(300, 1)
-    c = (logit[:, 0] + draw(300, seed=1) > 0.5).double()
+    logit = normal(300, 1)
+    c = (logit[:, 0] + normal(300, seed=1) > 0.5).double()
     quality = measure_quality(logit, c, SEX)
     rate = float(c.mean())
     assert (quality.variable, quality.metric, quality.chance, quality.rows) == ("sex", "auc", 0.5, 300)
@@ -32,8 +29,8 @@ def test_quality_of_a_binary_variable_is_scikit_learn_s():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_rest(weighted):
-    logits, weights = draw(300, 3), draw(300, seed=2).square() if weighted else None
-    c = (logits + draw(300, 3, seed=1)).argmax(1).double()
+    logits, weights = normal(300, 3), normal(300, seed=2).square() if weighted else None
+    c = (logits + normal(300, 3, seed=1)).argmax(1).double()
     quality = measure_quality(logits - logits.mean(1, keepdim=True), c, RACE, weights)
     shares = logits.softmax(1).numpy()
     oracle = [roc_auc_score(c == k, shares[:, k], sample_weight=weights) for k in range(3)]
@@ -46,8 +43,8 @@ def test_quality_of_a_categorical_variable_is_scikit_learn_s_one_against_the_res
 
 
 def test_quality_of_a_number_is_r2_of_its_predictions():
-    c = 40 + 10 * draw(300)
-    out = c + 5 * draw(300, seed=1)
+    c = 40 + 10 * normal(300)
+    out = c + 5 * normal(300, seed=1)
     quality = measure_quality(out[:, None], c, AGE)
     assert (quality.metric, quality.chance, quality.chance_log_loss) == ("r2", 0.0, 1.0)
     assert quality.value == pytest.approx(r2_score(c, out))
@@ -68,7 +65,7 @@ def test_people_whose_protected_value_is_unknown_do_not_count():
 
 
 def test_a_class_that_is_not_among_the_rows_is_left_out():
-    logits, c = draw(200, 3), torch.arange(200).double() % 2
+    logits, c = normal(200, 3), torch.arange(200).double() % 2
     shares = logits.softmax(1)
     expected = (roc_auc_score(c == 0, shares[:, 0]) + roc_auc_score(c == 1, shares[:, 1])) / 2
     assert measure_quality(logits, c, RACE).value == pytest.approx(expected)
@@ -77,7 +74,7 @@ def test_a_class_that_is_not_among_the_rows_is_left_out():
 @pytest.mark.parametrize(("protected", "outputs"), [(SEX, 1), (RACE, 3), (AGE, 1)])
 @pytest.mark.parametrize("c", [torch.ones(5), torch.full((5,), torch.nan)], ids=["one value", "unknown"])
 def test_rows_of_one_group_cannot_tell_how_good_it_is(protected, outputs, c):
-    quality = measure_quality(draw(5, outputs), c, protected)
+    quality = measure_quality(normal(5, outputs), c, protected)
     assert math.isnan(quality.value)
     (warning,) = quality_warnings(quality)
     assert f"fewer than two values of '{protected.name}'" in warning

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from fused import KEEP_Y, fused
+from populations import linear
 
-from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.truth import (
     TargetTraining,
     biased_labels,
@@ -18,10 +18,6 @@ from fairfox.data.dataset import Dataset, Truth
 from fairfox.errors import DataError, OptionError, ShapeError
 from fairfox.gradients.jacobian import jacobian
 from fairfox.models.protocol import predict
-
-
-def linear(*weights: float) -> LinearMember:
-    return LinearMember(torch.tensor([weights]), torch.zeros(1))
 
 
 def people() -> Dataset:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from populations import people
+from populations import encoded, people
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from torch import Tensor, nn
 
@@ -14,8 +14,7 @@ from fairfox.auxiliary.adversarial import HidingSettings
 from fairfox.auxiliary.mlp import MLP
 from fairfox.certificates.certify import largest_on_path
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import Encoding, fit_encoding
-from fairfox.data.table import Table, load_table
+from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, ShapeError
 from fairfox.maps.rank import RankMap
 from fairfox.models.adapters import as_model
@@ -31,9 +30,7 @@ GRID = torch.linspace(0, 1, 2001, dtype=torch.float64)
 
 def mapped(frame: pd.DataFrame, columns: list[str]) -> tuple[Encoding, Dataset, Tensor]:
     """Return the encoded people, and where rank coupling takes them."""
-    table: Table = load_table(frame)
-    encoding = fit_encoding(table, protected=["sex"], columns=columns, dtype=torch.float64)
-    data = encoding.encode(table)
+    encoding, data = encoded(frame, columns=columns)
     return encoding, data, RankMap().fit(data).map(data).rows
 
 

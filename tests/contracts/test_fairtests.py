@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from populations import people
-from torch import Tensor, nn
+from populations import curved, encoded, people
+from torch import Tensor
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.choices.tests import FAIR_TESTS, lookup_test
 from fairfox.data.dataset import Dataset, Truth
-from fairfox.data.encoding import fit_encoding
-from fairfox.data.table import load_table
 from fairfox.errors import NotFittedError, OptionError
 from fairfox.fairtests.protocol import MeasuringTest
 from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model
-from fairfox.models.torch import TorchModel
 
 WITHOUT_FITTING = ("fta", "lic")  # have nothing to learn
 # of the names with /a and /s one each: they change a factor or a metric
@@ -40,20 +37,14 @@ def individuals(name: str) -> Dataset:
 def _individuals(with_sex: bool) -> Dataset:
     frame = people(80)
     frame["granted"] = (frame["income"] > 3200).astype(int)
-    table = load_table(frame)
-    columns = [*["sex"] * with_sex, "income", "age", "debt", "job"]
-    encoding = fit_encoding(table, protected=["sex"], label="granted", columns=columns, dtype=torch.float64)
-    data = encoding.encode(table)
+    _, data = encoded(frame, label="granted", columns=[*["sex"] * with_sex, "income", "age", "debt", "job"])
     dx_dc = torch.randn(data.x.shape, generator=torch.Generator().manual_seed(0)).to(data.x)
     return replace(data, truth=Truth(data.x + dx_dc * (1 - 2 * data.c), dx_dc[..., None]))
 
 
 @cache
 def target(name: str) -> Model:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(individuals(name).x.shape[1], 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
-    return TorchModel(net.double().eval().requires_grad_(False))
+    return curved(individuals(name).x.shape[1])
 
 
 def made(name: str, **options: Any) -> MeasuringTest:

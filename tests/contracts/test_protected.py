@@ -10,17 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from torch import nn
+from populations import curved, encoded
 
 from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.choices.tests import FAIR_TESTS, lookup_test
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import fit_encoding
-from fairfox.data.table import load_table
 from fairfox.errors import OptionError
 from fairfox.fairtests.registry import make_test
-from fairfox.models.protocol import Model
-from fairfox.models.torch import TorchModel
 from fairfox.options import check_compares
 
 PEOPLE = 240
@@ -59,18 +55,8 @@ def _individuals(kind: str, *, with_protected: bool) -> Dataset:
         "job": np.array(["clerk", "nurse", "smith"])[(sex + rng.integers(0, 2, PEOPLE)) % 3],
     }
     table["granted"] = (table["income"] > 2).astype(int)
-    people = load_table(pa.table(table))
     columns = [*(KINDS[kind]["protected"] if with_protected else []), "income", "years", "job"]
-    encoding = fit_encoding(people, **KINDS[kind], label="granted", columns=columns, dtype=torch.float64)
-    return encoding.encode(people)
-
-
-@cache
-def target(columns: int) -> Model:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
-    return TorchModel(net.double().eval().requires_grad_(False))
+    return encoded(pa.table(table), **KINDS[kind], label="granted", columns=columns)[1]
 
 
 @cache
@@ -94,7 +80,7 @@ def fitted(name: str, kind: str) -> Any:
 @cache
 def measured(name: str, kind: str) -> Any:
     data = individuals(name, kind)
-    return fitted(name, kind).measure(target(data.x.shape[1]), data)
+    return fitted(name, kind).measure(curved(data.x.shape[1]), data)
 
 
 CASES = [
@@ -117,7 +103,7 @@ def test_everyone_gets_a_finite_score_and_the_worst_case_is_named(name: str, kin
     for v, p in enumerate(data.protected):
         classes = found.klass[found.variable == v]
         assert (classes < max(len(p.levels), 2)).all()
-    torch.testing.assert_close(fitted(name, kind).score(target(data.x.shape[1]), data), found.score)
+    torch.testing.assert_close(fitted(name, kind).score(curved(data.x.shape[1]), data), found.score)
 
 
 @every
@@ -133,7 +119,7 @@ def test_people_of_unknown_groups_do_not_disturb_the_others(name: str, kind: str
     data, found = individuals(name, kind), measured(name, kind)
     c = data.c.clone()
     c[3] = float("nan")
-    blind = fitted(name, kind).measure(target(data.x.shape[1]), replace(data, c=c))
+    blind = fitted(name, kind).measure(curved(data.x.shape[1]), replace(data, c=c))
     assert blind.abstained[3].item() is (found.effect is not None)
     others = torch.arange(PEOPLE) != 3
     torch.testing.assert_close(blind.score[others], found.score[others], atol=1e-6, rtol=1e-4)
@@ -146,7 +132,7 @@ def test_others_are_held_or_a_test_that_can_is_named(name: str):
             made(name, "two", hold_others=True)
         return
     data = individuals(name, "two")
-    found = made(name, "two", hold_others=True).fit(data).measure(target(data.x.shape[1]), data)
+    found = made(name, "two", hold_others=True).fit(data).measure(curved(data.x.shape[1]), data)
     assert torch.isfinite(found.score).all()
     assert float(found.abstained.double().mean()) < 0.1
     if not name.startswith(("faux", "counterfactual", "unawareness")):  # which hold the others anyway
@@ -161,7 +147,7 @@ def test_given_columns_are_kept_or_a_test_that_keeps_them_is_named(name: str, ki
         return
     data = individuals(name, kind)
     test = made(name, kind, given=["income", "job"]).fit(data)
-    found = test.measure(target(data.x.shape[1]), data)
+    found = test.measure(curved(data.x.shape[1]), data)
     assert torch.isfinite(found.score).all()
     assert float(found.abstained.double().mean()) < 0.2
     kept = [f.columns for f in data.features if f.name in ("income", "job")]

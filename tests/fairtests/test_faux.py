@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from populations import Function
+from populations import Function, linear
 from torch import Tensor
 
 from fairfox.auxiliary.linear import LinearMember
@@ -30,10 +30,6 @@ VARIANTS = {
 }
 # variances 16/3 and 4/3 shrunk by a tenth: S = diag(5.1333, 1.5333); mean (2, 1)
 FOUR = Dataset.from_arrays([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]], c=[0, 1, 0, 1])
-
-
-def linear(*weights: float) -> LinearMember:
-    return LinearMember(torch.tensor([weights]), torch.zeros(1))
 
 
 def faux(*members, **options) -> FAux:

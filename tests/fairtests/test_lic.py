@@ -5,16 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 from fused import fused
+from populations import linear
 
-from fairfox.auxiliary.linear import LinearMember
 from fairfox.benchmark.truth import individual_fairness_score
 from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.errors import DataError, ShapeError
 from fairfox.fairtests.faux import LIC
-
-
-def linear(*weights: float) -> LinearMember:
-    return LinearMember(torch.tensor([weights]), torch.zeros(1))
 
 
 def people(dx_dc: list[list[float]], c: list[int]) -> Dataset:

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from populations import encoded
 
 import fairfox
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import Encoding, fit_encoding
-from fairfox.data.table import load_table
 from fairfox.errors import OptionError
 from fairfox.fairtests.unawareness import Unawareness
 from fairfox.maps.rank import LACKING
@@ -28,15 +27,11 @@ def cars(n: int = 1200) -> pd.DataFrame:
     return pd.DataFrame({"sex": np.where(place % 4 == 0, "male", "female"), "colour": colour, "income": place * 1.0})
 
 
-def encoded(
+def asked(
     frame: pd.DataFrame, rule: Callable[[pd.DataFrame], np.ndarray], protected: list[str], **options
-) -> tuple[Model, Dataset, Encoding]:
-    table = load_table(frame)
-    columns = options.pop("columns", list(frame.columns))
-    encoding = fit_encoding(
-        table, protected=protected, columns=columns, contrasts="all", dtype=torch.float64, **options
-    )
-    return BlackBoxModel(rule, decoder=encoding, kind="table"), encoding.encode(table), encoding
+) -> tuple[Model, Dataset]:
+    encoding, data = encoded(frame, protected, contrasts="all", **({"columns": list(frame.columns)} | options))
+    return BlackBoxModel(rule, decoder=encoding, kind="table"), data
 
 
 def male_and_red(table: pd.DataFrame) -> np.ndarray:
@@ -44,7 +39,7 @@ def male_and_red(table: pd.DataFrame) -> np.ndarray:
 
 
 def test_one_iff_male_and_red_flags_both_columns_with_exact_shares():
-    model, data, _ = encoded(cars(), male_and_red, ["sex", "colour"])
+    model, data = asked(cars(), male_and_red, ["sex", "colour"])
     test = Unawareness().fit(data)
     measured = test.measure(model, data)
     frame = cars()
@@ -68,14 +63,14 @@ def test_a_tolerance_that_is_no_number_is_refused():
 
 
 def test_only_changes_above_the_tolerance_count():
-    model, data, _ = encoded(cars(240), lambda t: 0.1 * (t["sex"] == "male").to_numpy(), ["sex"])
+    model, data = asked(cars(240), lambda t: 0.1 * (t["sex"] == "male").to_numpy(), ["sex"])
     for tolerance, share in ((0.09, 1.0), (0.11, 0.0)):
         test = Unawareness(tolerance=tolerance).fit(data)
         assert test.verdict(test.measure(model, data), data) == {"changed by sex": share}
 
 
 def test_a_variable_that_the_target_does_not_take_changes_nothing():
-    model, data, _ = encoded(cars(240), male_and_red, ["sex", "income"], columns=["sex", "colour"])
+    model, data = asked(cars(240), male_and_red, ["sex", "income"], columns=["sex", "colour"])
     test = Unawareness().fit(data)
     measured = test.measure(model, data)
     assert not measured.of_variable(1, data).score.any()
@@ -83,7 +78,7 @@ def test_a_variable_that_the_target_does_not_take_changes_nothing():
 
 
 def test_weighted_people_count_as_many_as_they_are():
-    model, data, _ = encoded(cars(24), male_and_red, ["sex"])
+    model, data = asked(cars(24), male_and_red, ["sex"])
     red = torch.tensor((cars(24)["colour"] == "red").tolist())
     weighted = replace(data, weights=torch.where(red, 5.0, 1.0))  # 4 of 24 have a red car
     test = Unawareness().fit(data)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from populations import Function
+from populations import Function, seeded
 from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
@@ -21,12 +21,12 @@ BASELINE = torch.linspace(-1, 1, FEATURES)
 
 
 def network(outputs=1, *, activation=nn.ReLU, dtype=torch.float32) -> nn.Sequential:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(
+    def make():
+        return nn.Sequential(
             nn.Linear(FEATURES, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, outputs)
         )
-    return net.to(dtype).eval()
+
+    return seeded(make).to(dtype)
 
 
 def test_features_that_hold_a_unit_still_together_each_have_their_part():

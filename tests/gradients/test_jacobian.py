@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from populations import Function
+from populations import Function, normal, seeded
 from torch import Tensor, nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
@@ -14,12 +14,10 @@ from fairfox.models.torch import TorchModel
 
 
 def network(outputs: int) -> nn.Sequential:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, outputs)).double()
+    return seeded(lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, outputs)))
 
 
-X = torch.randn(13, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+X = normal(13, 4, seed=1)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from populations import normal
 
 from fairfox.errors import DataError
 from fairfox.gradients.alignment import between_metric, covariance_metric, eigen, sensitive_subspace, square_root
@@ -11,10 +12,6 @@ from fairfox.maps.ranks import weighted_least_squares
 # Two groups of two; the first column alone differs between them
 FOUR = torch.tensor([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]])
 SECOND = torch.tensor([False, False, True, True])
-
-
-def some_rows(*shape, seed=0):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def between_groups(x, member):
@@ -29,7 +26,7 @@ def test_covariance_is_shrunk_by_a_tenth_towards_the_identity():
 
 @pytest.mark.parametrize("shrink", [0.0, 0.3])
 def test_weighted_covariance_is_numpy_s(shrink):
-    x, weights = some_rows(50, 4), some_rows(50, seed=1).square()
+    x, weights = normal(50, 4), normal(50, seed=1).square()
     plain = np.cov(x.numpy(), rowvar=False, aweights=weights.numpy())
     expected = (1 - shrink) * plain + shrink * np.trace(plain) / 4 * np.eye(4)
     np.testing.assert_allclose(covariance_metric(x, shrink=shrink, weights=weights), expected)
@@ -46,14 +43,14 @@ def test_groups_with_equal_means_leave_only_the_spread():
 
 
 def test_sensitive_subspace_is_an_orthonormal_basis_of_the_weights():
-    weights = some_rows(3, 6)
+    weights = normal(3, 6)
     basis = sensitive_subspace(weights)
     torch.testing.assert_close(basis.T @ basis, torch.eye(3, dtype=torch.float64))
     torch.testing.assert_close(weights @ basis @ basis.T, weights)
 
 
 def test_centred_weights_span_one_dimension_less():
-    weights = some_rows(4, 6).float()
+    weights = normal(4, 6).float()
     assert sensitive_subspace(weights - weights.mean(0)).shape == (6, 3)
 
 

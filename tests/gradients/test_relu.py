@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from populations import normal, seeded
 from torch import nn
 
 from fairfox.auxiliary.mlp import MLP
@@ -13,14 +14,8 @@ from fairfox.models.protocol import Output
 from fairfox.models.torch import TorchModel
 
 FEATURES = 5
-X = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+X = normal(30, FEATURES, seed=1)
 EXACT = {"rtol": 1e-9, "atol": 1e-12}
-
-
-def seeded(make):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return make().double().eval()
 
 
 def network(activation, *, outputs=1, depth=2, behind=(), bias=True):
@@ -118,10 +113,6 @@ def test_output_and_slope_in_one_pass_are_those_of_autograd_and_leave_x_alone(de
     torch.testing.assert_close(output, net(X)[:, 0])
     torch.testing.assert_close(slope, block_jacobian(net, X)[:, 0])
     assert torch.equal(X, before)
-
-
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.booleans())

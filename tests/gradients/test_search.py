@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from populations import linear
+from populations import curved, linear
 from scipy.optimize import minimize
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairfox.gradients.jacobian import gradient_flow, largest_change, project_ball, steepest
 from fairfox.models.torch import TorchModel
@@ -23,13 +23,6 @@ def moves(seed: int, rows: int = 6, columns: int = 5) -> Tensor:
 
 def size(move: Tensor, order: float) -> Tensor:
     return torch.linalg.vector_norm(move, ord=order, dim=1)
-
-
-def curved(columns: int = 4) -> TorchModel:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid())
-    return TorchModel(net.double().eval().requires_grad_(False))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from populations import block, individuals, one_hot
+from populations import block, individuals, normal, one_hot
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
@@ -210,7 +210,7 @@ def test_a_group_in_which_hours_pay_less_is_lifted_to_what_they_pay_in_the_other
 
 def test_what_is_a_function_of_given_columns_goes_to_the_nearest_value_of_the_other_group():
     x = torch.linspace(-2, 2, 400, dtype=torch.float64)[:, None]
-    noise = torch.randn(400, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = normal(400, 1)
     data = individuals(torch.cat([x, 3 * x + 1, noise], dim=1))
     rows = RankMap(given=("x0",)).fit(data).map(data).rows
     assert torch.equal(rows[:, 0], data.x[:, 0])
@@ -247,8 +247,7 @@ def test_units_of_columns_and_the_order_of_rows_do_not_matter(scale: float, shif
 
 def of_kind(protected: Protected, c: Tensor, others: tuple[Protected, ...] = (), more: Tensor | None = None) -> Dataset:
     """Return people whose hours go with c, whose pay is their hours, and whose height is c and nothing else."""
-    gen = torch.Generator().manual_seed(0)
-    noise = torch.randn(3, len(c), generator=gen, dtype=torch.float64)
+    noise = normal(3, len(c))
     hours = c + noise[0]
     x = torch.stack([hours, hours + 0.5 * noise[1], c + 0.5 * noise[2]], dim=1)
     names = tuple(Feature(name, "continuous", j, j + 1) for j, name in enumerate(("hours", "pay", "height")))
@@ -347,9 +346,8 @@ def test_classes_that_never_share_a_given_value_have_too_few_to_compare_with():
 
 
 def test_who_lacks_the_given_value_is_abstained_and_teaches_nothing():
-    gen = torch.Generator().manual_seed(0)
     c = (torch.arange(800) % 2).double()
-    x = (c + torch.randn(800, generator=gen, dtype=torch.float64))[:, None]
+    x = (c + normal(800))[:, None]
     label = one_hot(torch.arange(800) // 2 % 2, 2)
     label[:5], x[:5] = 0.0, 1e3
     data = replace(individuals(x, c=c), w=label, covariates=(block("paid", "ny"),))
@@ -365,7 +363,7 @@ def test_who_lacks_the_given_value_is_abstained_and_teaches_nothing():
 
 
 def test_too_few_people_to_learn_from_are_refused():
-    data = individuals(torch.randn(7, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    data = individuals(normal(7, 3))
     with pytest.raises(DataError, match="7 people are too few to learn what 2 given"):
         RankMap(given=("x0", "x1")).fit(data)
 

@@ -11,12 +11,12 @@ from causal_worlds import CATEGORICAL_PROXIES, THREE_CLASSES
 from hiring_worlds import AGE, SEX_AND_RACE
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from populations import block, individuals, one_hot, people
+from populations import block, encoded, individuals, normal, one_hot, people
 from torch import Tensor
 
 from fairfox.benchmark.scm import SEX, Population, Values, Variable, World
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding
 from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, FileError, OptionError
 from fairfox.maps.graph import GraphMap, read_graph
@@ -25,15 +25,8 @@ from fairfox.maps.rank import RankMap
 NAN = float("nan")
 
 
-def rows(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def encoded(population: Population, **options: Any) -> tuple[Encoding, Dataset]:
-    options = {"protected": population.protected, "columns": population.features} | options
-    table = load_table(population.table)
-    encoding = fit_encoding(table, dtype=torch.float64, **options)
-    return encoding, encoding.encode(table)
+def features_of(population: Population) -> tuple[Encoding, Dataset]:
+    return encoded(population.table, population.protected, columns=population.features)
 
 
 def hiring(*causes: str) -> dict[str, list[str]]:
@@ -78,7 +71,7 @@ OWN_GRAPH = {"rent": ["income"], "income": ["sex", "education", "merit"], "educa
 
 def test_every_true_counterfactual_of_its_own_causal_model_is_reproduced():
     population = OWN.sample(6000, seed=0)
-    encoding, data = encoded(population)
+    encoding, data = features_of(population)
     rows = GraphMap(OWN_GRAPH).fit(data).map(data).rows
     truth = population.counterfactual
     assert torch.equal(rows[:, 0], data.x[:, 0])  # merit, on which nothing acts
@@ -89,7 +82,7 @@ def test_every_true_counterfactual_of_its_own_causal_model_is_reproduced():
 @settings(deadline=None, max_examples=30)
 @given(seed=st.integers(0, 10**6), arrows=st.lists(st.booleans(), min_size=15, max_size=15))
 def test_nothing_changes_without_a_path_from_the_protected_variable(seed: int, arrows: list[bool]):
-    names, data = ["sex", *(f"x{j}" for j in range(5))], individuals(rows(40, 5, seed=seed))
+    names, data = ["sex", *(f"x{j}" for j in range(5))], individuals(normal(40, 5, seed=seed))
     pairs = [(i, j) for j in range(1, 6) for i in range(j)]
     parents = {
         names[j]: [names[i] for (i, k), on in zip(pairs, arrows, strict=True) if k == j and on] for j in range(1, 6)
@@ -113,7 +106,7 @@ def errors(encoding: Encoding, found: Tensor, truth: Any, names: list[str]) -> l
 
 def test_every_class_of_many_is_reached():
     population = THREE_CLASSES.sample(6000, seed=0)
-    encoding, data = encoded(population)
+    encoding, data = features_of(population)
     fitted = GraphMap(hiring("race")).fit(data)
     for code, level in enumerate(data.protected[0].levels):
         out = fitted.map(data, torch.full((6000,), float(code)))
@@ -124,7 +117,7 @@ def test_every_class_of_many_is_reached():
 
 def test_a_number_goes_up_and_down_by_its_standard_deviation():
     population = AGE.sample(4000, seed=0)
-    encoding, data = encoded(population)
+    encoding, data = features_of(population)
     fitted = GraphMap(hiring("age")).fit(data)
     age = np.array(population.table["age"])
     for sign in (1.0, -1.0):
@@ -142,7 +135,7 @@ def test_a_number_goes_up_and_down_by_its_standard_deviation():
 
 def test_other_protected_variables_stay_and_may_be_parents():
     population = SEX_AND_RACE.sample(5000, seed=0)
-    encoding, data = encoded(population)
+    encoding, data = features_of(population)
     graph = hiring("sex", "race") | {"distance": ["race"]}
     other = np.where(np.array(population.table["sex"]) == "Male", "Female", "Male")
     out = GraphMap(graph, variable=0).fit(data).map(data)
@@ -157,7 +150,7 @@ def test_other_protected_variables_stay_and_may_be_parents():
 def test_what_is_protected_itself_is_held():
     sex, migrant = torch.arange(200) % 2, torch.arange(200) // 3 % 2
     variables = (Protected("sex", "binary", ("f", "m")), Protected("migrant", "binary", ("no", "yes")))
-    numbers = torch.stack([migrant, 3 * sex], dim=1) + rows(200, 2)
+    numbers = torch.stack([migrant, 3 * sex], dim=1) + normal(200, 2)
     x = torch.cat([numbers, one_hot(migrant, 2)], dim=1)
     features = (*individuals(numbers).features, block("migrant", ("no", "yes"), start=2))
     withheld = torch.tensor([False, False, True, True])
@@ -170,11 +163,8 @@ def test_what_is_protected_itself_is_held():
 
 
 def test_a_crossing_sets_all_its_parts():
-    table = load_table(SEX_AND_RACE.sample(3000, seed=0).table)
-    encoding = fit_encoding(
-        table, protected=["sex", "race"], drop=["hired"], intersections=True, dtype=torch.float64, merge_rare=0.12
-    )
-    data = encoding.encode(table)
+    table = SEX_AND_RACE.sample(3000, seed=0).table
+    _, data = encoded(table, ["sex", "race"], drop=["hired"], intersections=True, merge_rare=0.12)
     levels = data.protected[2].levels
     assert levels[-1] == "other (Female & Asian, Male & Asian)"
     fitted = GraphMap(hiring("sex", "race"), variable=2).fit(data)
@@ -207,7 +197,7 @@ def test_a_category_moves_as_little_as_its_shares_allow():
 
 def test_the_categories_of_a_world_reach_the_true_shares():
     population = CATEGORICAL_PROXIES.sample(4000, seed=0)
-    encoding, data = encoded(population)
+    encoding, data = features_of(population)
     graph = {"field": ["sex"], "role": ["sex", "field"], "club": ["sex"]}
     graph |= {"experience_years": ["sex", "role"], "last_salary": ["sex", "field"]}
     out = GraphMap(graph).fit(data).map(data).rows
@@ -227,8 +217,7 @@ def test_what_is_missing_stays_missing_and_passes_nothing_on():
     frame = people(200)
     frame["age"] = frame["age"].astype(float)
     frame.loc[::9, "age"] = np.nan
-    table = load_table(frame)
-    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)
+    _, data = encoded(frame)
     age, debt = (next(f for f in data.features if f.name == name) for name in ("age", "debt"))
     out = GraphMap({"age": ["sex"], "debt": ["age"]}).fit(data).map(data).rows
     gone = data.x[:, age.start + 1] > 0.5
@@ -240,8 +229,8 @@ def test_what_is_missing_stays_missing_and_passes_nothing_on():
 
 def test_a_label_that_is_missing_for_some_may_be_in_the_graph():
     c = (torch.arange(300) % 2).double()
-    label = (c[:, None] + rows(300, 1)).masked_fill(torch.arange(300)[:, None] < 30, NAN)
-    x = torch.cat([c[:, None], label.nan_to_num()], dim=1) + rows(300, 2, seed=1)
+    label = (c[:, None] + normal(300, 1)).masked_fill(torch.arange(300)[:, None] < 30, NAN)
+    x = torch.cat([c[:, None], label.nan_to_num()], dim=1) + normal(300, 2, seed=1)
     data = replace(individuals(x, c=c), w=label, covariates=(Feature("label", "continuous", 0, 1),))
     out = GraphMap({"x0": ["sex"], "label": ["sex", "x0"], "x1": ["label"]}).fit(data).map(data)
     assert not out.abstained.any()
@@ -254,7 +243,7 @@ def test_people_who_lack_a_protected_value_that_is_needed_stay_and_are_abstained
     variables = (Protected("sex"), Protected("race"), Protected("club"))
     c = torch.stack([torch.arange(20) % 2, torch.arange(20) // 2 % 2, torch.arange(20) // 4 % 2], dim=1).double()
     c[3, 0] = c[4, 1] = c[5, 2] = NAN
-    data = replace(individuals(rows(20, 1)), c=c, protected=variables)
+    data = replace(individuals(normal(20, 1)), c=c, protected=variables)
     out = GraphMap({"x0": ["sex", "race"]}).fit(data).map(data)
     assert out.abstained.nonzero()[:, 0].tolist() == [3, 4]
     assert out.reason == "protected value unknown"
@@ -264,7 +253,7 @@ def test_people_who_lack_a_protected_value_that_is_needed_stay_and_are_abstained
 def test_a_weight_counts_as_so_many_people():
     # men earn 2 more; one in ten of them, who counts for nothing or for a hundred, 8 more
     c, rich = (torch.arange(4000) % 2).double(), torch.arange(4000) % 20 == 1
-    x = (2 * c + 6 * rich)[:, None] + 0.1 * rows(4000, 1)
+    x = (2 * c + 6 * rich)[:, None] + 0.1 * normal(4000, 1)
     graph, women = {"x0": ["sex"]}, c == 0
     for weight, expected in ((0.0, 2.0), (100.0, 8.0)):
         data = individuals(x, c=c, weights=torch.where(rich, weight, 1.0).double())
@@ -274,9 +263,7 @@ def test_a_weight_counts_as_so_many_people():
 
 def test_a_column_that_the_variable_is_read_from_takes_the_other_groups_value():
     frame = people(60).assign(club=["chess", "dance", "golf"] * 20)
-    table = load_table(frame)
-    encoding = fit_encoding(table, protected=["sex", "club"], columns=["sex", "club", "income"], dtype=torch.float64)
-    data = encoding.encode(table)
+    encoding, data = encoded(frame, ["sex", "club"], columns=["sex", "club", "income"])
     graph = {"income": ["sex", "club"]}
     found = encoding.table(GraphMap(graph).fit(data).map(data).rows)
     assert found["sex"].tolist() == frame["sex"].map({"male": "female", "female": "male"}).tolist()
@@ -287,8 +274,7 @@ def test_a_column_that_the_variable_is_read_from_takes_the_other_groups_value():
 
 
 def test_a_cut_is_named_as_it_is_protected():
-    table = load_table(people(80))
-    data = fit_encoding(table, protected=["age<40"], columns=["income", "age"], dtype=torch.float64).encode(table)
+    _, data = encoded(people(80), ["age<40"], columns=["income", "age"])
     with pytest.raises(OptionError, match="names 'age', from which the protected variable 'age<40' is read; name"):
         GraphMap({"income": ["age"]}).fit(data)
     out = GraphMap({"income": ["age<40"]}).fit(data).map(data)
@@ -298,7 +284,7 @@ def test_a_cut_is_named_as_it_is_protected():
 
 def test_a_graph_in_which_nothing_changes_is_refused():
     with pytest.raises(OptionError, match="'sex' has no children, so nothing would change; add it"):
-        GraphMap({"x1": ["x0"]}).fit(individuals(rows(20, 2)))
+        GraphMap({"x1": ["x0"]}).fit(individuals(normal(20, 2)))
 
 
 def test_a_dict_and_a_toml_file_read_the_same(tmp_path: Path):
@@ -346,7 +332,6 @@ def test_a_file_that_holds_no_graph_is_refused(tmp_path: Path):
     ],
 )
 def test_a_graph_that_does_not_fit_the_table_is_refused(graph: Any, message: str):
-    table = load_table(people(40))
-    data = fit_encoding(table, protected=["sex"]).encode(table)
+    _, data = encoded(people(40))
     with pytest.raises(ColumnError, match=message):
         GraphMap(graph).fit(data)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from populations import Function, block, individuals, linear, one_hot
+from populations import Function, block, individuals, linear, normal, one_hot, seeded
 from sklearn.linear_model import LinearRegression
 from torch import Tensor, nn
 
@@ -26,9 +26,8 @@ class Bent:
     differentiable = True
 
     def __init__(self, inputs: int) -> None:
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            self.net = nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1)).double().requires_grad_(False)
+        net = seeded(lambda: nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1)))
+        self.net = net.requires_grad_(False)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.net(x)
@@ -361,8 +360,7 @@ def test_a_group_of_one_has_no_spread_to_compare_with():
 
 
 def test_the_line_is_scikit_learn_s_weighted_regression():
-    generator = torch.Generator().manual_seed(0)
-    c, noise, weights = torch.randn(3, 50, generator=generator, dtype=torch.float64)
+    c, noise, weights = normal(3, 50)
     c, output, weights = 40 + 10 * c, c + noise, weights.square()
     oracle = LinearRegression().fit(c[:, None].numpy(), output.numpy(), sample_weight=weights.numpy())
     line = OutputLine.of(output, c, weights)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from populations import block, individuals, linear, one_hot
+from populations import block, individuals, linear, normal, one_hot
 from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
@@ -19,10 +19,6 @@ from fairfox.maps.ranks import ColumnDraw, DrawTable, Ranks, maximal_coupling
 
 KEPT = 0.9
 Z95 = 1.6448536  # of a standard normal number
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def column_draws(persistence: float, count: int) -> ColumnDraw:

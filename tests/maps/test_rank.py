@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from populations import block, individuals, one_hot
+from populations import block, individuals, normal, one_hot
 from scipy.stats import ks_2samp
 from torch import Tensor
 
@@ -366,9 +366,8 @@ def test_coupled_rows_agree_with_the_maximal_coupling(own: list[float], other: l
 
 
 def test_a_map_of_many_people_learns_from_some_of_each_class_and_is_nearly_the_same(monkeypatch: pytest.MonkeyPatch):
-    generator = torch.Generator().manual_seed(0)
     group = (torch.arange(60_000) % 20 == 0).long()  # one of twenty
-    x = torch.randn(60_000, 1, generator=generator, dtype=torch.float64) + group[:, None]
+    x = normal(60_000, 1) + group[:, None]
     data = individuals(x, group)
     whole = fit_maps(RankMap(), data, 1, seed=0)[0][0]
     monkeypatch.setattr(protocol, "_MOST_PEOPLE", 20_000)

@@ -6,19 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from populations import people
+from populations import encoded, people
 
 from fairfox.data.dataset import Dataset
-from fairfox.data.encoding import Encoding, fit_encoding
+from fairfox.data.encoding import Encoding
 from fairfox.data.table import load_table
 from fairfox.maps.protocol import OFF_RANGE, UNKNOWN
 from fairfox.maps.rank import LACKING, SwapMap, lacks_own_column, own_columns
-
-
-def encoded(frame: pd.DataFrame, protected: list[str], columns: list[str], **more) -> tuple[Encoding, Dataset]:
-    table = load_table(frame)
-    encoding = fit_encoding(table, protected=protected, columns=columns, dtype=torch.float64, **more)
-    return encoding, encoding.encode(table)
 
 
 def swapped(encoding: Encoding, data: Dataset, to: float | None = None, *, variable: int = 0) -> pd.DataFrame:
@@ -28,7 +22,7 @@ def swapped(encoding: Encoding, data: Dataset, to: float | None = None, *, varia
 
 def test_the_other_sex_and_nothing_else():
     frame = people()
-    encoding, data = encoded(frame, ["sex"], ["income", "sex", "job"])
+    encoding, data = encoded(frame, ["sex"], columns=["income", "sex", "job"])
     out = swapped(encoding, data)
     assert out["sex"].tolist() == [{"male": "female", "female": "male"}[s] for s in frame["sex"]]
     assert out["job"].tolist() == frame["job"].tolist()
@@ -37,7 +31,7 @@ def test_the_other_sex_and_nothing_else():
 
 def test_another_class_of_many():
     frame = people()
-    encoding, data = encoded(frame, ["job"], ["income", "job"])
+    encoding, data = encoded(frame, ["job"], columns=["income", "job"])
     assert set(swapped(encoding, data, 2.0)["job"]) == {"smith"}
     stay = SwapMap().fit(data).map(data, data.c[:, 0])
     assert stay.abstained.all()
@@ -46,7 +40,7 @@ def test_another_class_of_many():
 
 def test_the_column_of_another_protected_variable_stays():
     frame = people()
-    encoding, data = encoded(frame, ["sex", "job"], ["sex", "job", "income"])
+    encoding, data = encoded(frame, ["sex", "job"], columns=["sex", "job", "income"])
     out = swapped(encoding, data, 0.0, variable=1)
     assert out["sex"].tolist() == frame["sex"].tolist()
     assert set(out["job"]) == {"clerk"}
@@ -56,7 +50,7 @@ def test_the_column_of_another_protected_variable_stays():
 
 def test_a_number_goes_up_by_its_standard_deviation():
     frame = people(400)
-    encoding, data = encoded(frame, ["debt"], ["debt", "income"])
+    encoding, data = encoded(frame, ["debt"], columns=["debt", "income"])
     sd = float(frame["debt"].std(ddof=0))
     mapped = SwapMap().fit(data).map(data, torch.ones(len(data)))
     went = ~mapped.abstained.numpy()
@@ -74,7 +68,7 @@ def test_a_number_goes_up_by_its_standard_deviation():
 def test_the_source_of_a_cut_goes_to_the_same_rank_on_the_other_side():
     # under 25: 20, 22, 24; others: 30, 40, 50
     frame = pd.DataFrame({"age": [22, 50, 20, 40, 24, 30], "income": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
-    encoding, data = encoded(frame, ["age<25"], ["age", "income"])
+    encoding, data = encoded(frame, ["age<25"], columns=["age", "income"])
     out = swapped(encoding, data)
     assert out["age"].tolist() == [40, 24, 30, 22, 50, 20]
     np.testing.assert_allclose(out["income"], frame["income"])
@@ -82,14 +76,14 @@ def test_the_source_of_a_cut_goes_to_the_same_rank_on_the_other_side():
 
 def test_a_crossing_changes_all_its_columns():
     frame = pd.DataFrame({"sex": ["f", "f", "m", "m"] * 3, "red": ["y", "n"] * 6, "income": range(12)})
-    encoding, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
+    encoding, data = encoded(frame, ["sex", "red"], columns=["sex", "red", "income"], intersections=True)
     levels = data.protected[2].levels
     out = swapped(encoding, data, float(levels.index("m & y")), variable=2)
     assert set(zip(out["sex"], out["red"], strict=True)) == {("m", "y")}
 
 
 def test_a_model_without_the_column_sees_the_same_row():
-    _, data = encoded(people(), ["sex"], ["income", "job"])
+    _, data = encoded(people(), ["sex"], columns=["income", "job"])
     mapped = SwapMap().fit(data).map(data)
     assert torch.equal(mapped.rows, data.x)
     assert not mapped.abstained.any()
@@ -107,7 +101,7 @@ def with_codes(data: Dataset, codes: dict[int, float], *, variable: int = 0) -> 
 def test_who_lacks_the_column_is_abstained_although_their_group_is_inferred():
     frame = people()
     frame.loc[3, "sex"] = None
-    _, data = encoded(frame, ["sex"], ["income", "sex"])
+    _, data = encoded(frame, ["sex"], columns=["income", "sex"])
     some = with_codes(data, {3: 1.0})
     mapped = SwapMap().fit(data).map(some)
     assert mapped.abstained.nonzero()[:, 0].tolist() == [3]
@@ -120,7 +114,7 @@ def test_who_lacks_the_column_is_abstained_although_their_group_is_inferred():
 
 
 def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
-    encoding, data = encoded(people(), ["sex"], ["income", "sex"])
+    encoding, data = encoded(people(), ["sex"], columns=["income", "sex"])
     frame = people()
     frame.loc[4, "sex"] = None
     some = with_codes(encoding.encode(load_table(frame)), {4: 0.0})
@@ -134,7 +128,7 @@ def test_a_missing_value_that_the_encoding_has_no_level_for_is_missing_too():
 def test_who_lacks_the_number_is_abstained_although_it_is_inferred(protected: str):
     frame = people(400)
     frame.loc[7, "debt"] = np.nan
-    _, data = encoded(frame, [protected], ["debt", "income"])
+    _, data = encoded(frame, [protected], columns=["debt", "income"])
     some = with_codes(data, {7: float(data.c[:, 0].nanmedian())})
     to = torch.ones(len(data)) if protected == "debt" else None
     swap = SwapMap().fit(data)
@@ -148,5 +142,5 @@ def test_who_lacks_the_number_is_abstained_although_it_is_inferred(protected: st
 def test_a_crossing_needs_all_its_columns():
     frame = pd.DataFrame({"sex": ["f", "f", "m", "m"] * 3, "red": ["y", "n"] * 6, "income": range(12)})
     frame.loc[2, "red"] = None
-    _, data = encoded(frame, ["sex", "red"], ["sex", "red", "income"], intersections=True)
+    _, data = encoded(frame, ["sex", "red"], columns=["sex", "red", "income"], intersections=True)
     assert [lacks_own_column(data, v).nonzero()[:, 0].tolist() for v in range(3)] == [[], [2], [2]]

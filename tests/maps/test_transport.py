@@ -8,14 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from populations import block, individuals, one_hot, people
+from populations import block, encoded, individuals, normal, one_hot, people
 from scipy.optimize import linprog
 from torch import Tensor
 
 import fairfox.maps.transport as transport
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.data.encoding import fit_encoding
-from fairfox.data.table import load_table
 from fairfox.errors import MissingExtraError, OptionError
 from fairfox.maps.transport import TransportMap, assigned_plan, simplex_plan
 
@@ -24,17 +22,13 @@ needs_pot = pytest.mark.skipif(find_spec("ot") is None, reason="POT is not insta
 SOLVERS = [pytest.param("pot", marks=needs_pot), "scipy"]
 
 
-def random_rows(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def two_groups(first: Tensor, second: Tensor, **fields: Any) -> Dataset:
     return individuals(torch.cat([first, second]), c=[0.0] * len(first) + [1.0] * len(second), **fields)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_group_that_is_another_one_shifted_and_shuffled_is_paired_with_it_row_by_row(solver: str):
-    first, shift = random_rows(150, 4), torch.tensor([0.5, -1.0, 0.2, 2.0])
+    first, shift = normal(150, 4), torch.tensor([0.5, -1.0, 0.2, 2.0])
     order = torch.randperm(150, generator=torch.Generator().manual_seed(1))
     data = two_groups(first, (first + shift)[order])
     rows = TransportMap(solver=solver).fit(data).map(data).rows
@@ -55,8 +49,7 @@ def test_the_squared_l1_distance_decides():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_order_of_rows_does_not_matter(solver: str):
-    table = load_table(people(90))
-    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)[:85]
+    data = encoded(people(90))[1][:85]
     order = torch.randperm(85, generator=torch.Generator().manual_seed(0))
     for changed in ({}, {"exact_up_to": 20}):
         rows = TransportMap(solver=solver, **changed).fit(data).map(data).rows
@@ -71,7 +64,7 @@ def test_people_who_are_alike_share_their_partners():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_weight_counts_as_so_many_people(solver: str):
-    once = two_groups(random_rows(6, 2), random_rows(8, 2, seed=1))
+    once = two_groups(normal(6, 2), normal(8, 2, seed=1))
     times = torch.tensor([1, 2, 3, 1, 0, 1, 1, 1, 4, 1, 1, 1, 2, 1])
     weighted, repeated = replace(once, weights=times.double()), once[torch.arange(14).repeat_interleave(times)]
     rows = TransportMap(solver=solver).fit(weighted).map(once).rows
@@ -80,7 +73,7 @@ def test_a_weight_counts_as_so_many_people(solver: str):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_who_stands_for_a_hundredth_of_a_person_goes_where_the_others_go(solver: str):
-    x = random_rows(30, 2)
+    x = normal(30, 2)
     light = torch.arange(30) % 2 == 0
     weights = torch.where(light, 0.01, 3.0).double().repeat(2)
     data = two_groups(x, x + 5, weights=weights)
@@ -101,9 +94,9 @@ def test_people_who_were_not_fitted_on_move_as_their_nearest_of_the_own_group():
 
 
 def test_groups_that_do_not_differ_leave_everyone_alone():
-    x = random_rows(40, 3)
+    x = normal(40, 3)
     fitted = TransportMap().fit(two_groups(x, x))
-    new = individuals(random_rows(30, 3, seed=5))
+    new = individuals(normal(30, 3, seed=5))
     assert torch.equal(fitted.map(new).rows, new.x)
 
 
@@ -115,8 +108,7 @@ def test_categories_become_the_distribution_over_partners():
 
 
 def test_mapped_blocks_are_distributions_and_say_how_far_they_left():
-    table = load_table(people(200))
-    data = fit_encoding(table, protected=["sex"], dtype=torch.float64).encode(table)
+    _, data = encoded(people(200))
     out = TransportMap(exact_up_to=20).fit(data).map(data)
     job = next(f for f in data.features if f.name == "job")
     torch.testing.assert_close(out.rows[:, job.columns].sum(1), torch.ones(200).double())
@@ -151,7 +143,7 @@ def test_only_known_numbers_make_a_mean_and_move_a_neighbour():
 
 
 def three_groups(**changes: Any) -> Dataset:
-    x = random_rows(20, 2)
+    x = normal(20, 2)
     c = torch.arange(3).repeat_interleave(20)
     return individuals(torch.cat([x, x + 1, x - 2]), c=c.double(), **changes)
 
@@ -170,7 +162,7 @@ def test_between_many_groups_everyone_goes_to_their_destination():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_large_groups_are_sampled_by_seed(solver: str):
-    x = random_rows(300, 2)
+    x = normal(300, 2)
     data = two_groups(x, x + 1)
     rows, again, other = (
         TransportMap(solver=solver, exact_up_to=100, seed=s).fit(data).map(data).rows for s in (0, 0, 1)
@@ -183,7 +175,7 @@ def test_large_groups_are_sampled_by_seed(solver: str):
 
 
 def test_people_who_get_the_mean_of_many_are_too_much_alike_and_it_says_so():
-    alike, different = (TransportMap().fit(two_groups(random_rows(n, 3), random_rows(90, 3, seed=1))) for n in (3, 90))
+    alike, different = (TransportMap().fit(two_groups(normal(n, 3), normal(90, 3, seed=1))) for n in (3, 90))
     assert different.warnings(different.checks()) == []
     assert different.checks()["spread_kept"] == pytest.approx(1.0)
     assert alike.checks()["spread_kept"] < 0.6
@@ -192,17 +184,15 @@ def test_people_who_get_the_mean_of_many_are_too_much_alike_and_it_says_so():
 
 def test_a_column_that_is_withheld_takes_the_other_groups_value_and_costs_nothing():
     frame = people(60)
-    table = load_table(frame)
-    encoding = fit_encoding(table, protected=["sex"], columns=["sex", "income", "age"], dtype=torch.float64)
-    data = encoding.encode(table)
+    encoding, data = encoded(frame, columns=["sex", "income", "age"])
     rows = TransportMap().fit(data).map(data).rows
     assert encoding.table(rows)["sex"].tolist() == frame["sex"].map({"male": "female", "female": "male"}).tolist()
-    without = fit_encoding(table, protected=["sex"], columns=["income", "age"], dtype=torch.float64).encode(table)
+    _, without = encoded(frame, columns=["income", "age"])
     assert torch.equal(rows[:, ~data.withheld], TransportMap().fit(without).map(without).rows)
 
 
 def test_a_model_of_protected_columns_alone_leaves_nothing_to_pair_people_by():
-    data = individuals(random_rows(6, 2), withheld=torch.ones(2, dtype=torch.bool))
+    data = individuals(normal(6, 2), withheld=torch.ones(2, dtype=torch.bool))
     with pytest.raises(OptionError, match="All columns of the model are protected, so nothing is left to match"):
         TransportMap().fit(data)
 
@@ -220,7 +210,7 @@ def test_settings_that_cannot_be_are_refused(changed: dict[str, Any], message: s
 
 
 def test_without_pot_scipy_pairs_people_and_pot_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
-    data = individuals(random_rows(20, 2))
+    data = individuals(normal(20, 2))
     expected = TransportMap(solver="scipy").fit(data).map(data).rows
     monkeypatch.setitem(sys.modules, "ot", None)
     monkeypatch.setattr(transport, "find_spec", lambda name: None)
@@ -240,7 +230,7 @@ def least_cost(cost: Tensor) -> float:
 @needs_pot
 @pytest.mark.parametrize(("n", "m"), [(7, 5), (4, 9)])
 def test_groups_of_unequal_size_have_the_least_cost_and_the_right_marginals(n: int, m: int):
-    cost = torch.cdist(random_rows(n, 2), random_rows(m, 2, seed=1), p=1).square()
+    cost = torch.cdist(normal(n, 2), normal(m, 2, seed=1), p=1).square()
     plan = simplex_plan(cost, torch.ones(n).double(), torch.ones(m).double())
     torch.testing.assert_close(plan.sum(1), torch.full((n,), 1 / n).double())
     torch.testing.assert_close(plan.sum(0), torch.full((m,), 1 / m).double())
@@ -249,14 +239,14 @@ def test_groups_of_unequal_size_have_the_least_cost_and_the_right_marginals(n: i
 
 @pytest.mark.parametrize("times", [2, 3])
 def test_without_pot_a_size_that_is_a_multiple_of_the_other_is_exact(times: int):
-    cost = torch.cdist(random_rows(5, 2), random_rows(5 * times, 2, seed=1), p=1).square()
+    cost = torch.cdist(normal(5, 2), normal(5 * times, 2, seed=1), p=1).square()
     plan = assigned_plan(cost, torch.ones(5).double(), torch.ones(5 * times).double(), 5 * times, 0.3)
     torch.testing.assert_close(plan.sum(1), torch.full((5,), 0.2).double())
     assert float((plan * cost).sum()) == pytest.approx(least_cost(cost))
 
 
 def test_without_pot_other_sizes_repeat_the_smaller_group_as_evenly_as_can_be():
-    cost = torch.cdist(random_rows(7, 2), random_rows(5, 2, seed=1), p=1).square()
+    cost = torch.cdist(normal(7, 2), normal(5, 2, seed=1), p=1).square()
     plan = assigned_plan(cost, torch.ones(7).double(), torch.ones(5).double(), 7, 0.3)
     torch.testing.assert_close(plan.sum(1), torch.full((7,), 1 / 7).double())
     assert set((plan.sum(0) * 7).round().tolist()) == {1.0, 2.0}

@@ -127,6 +127,10 @@ def test_a_candidate_with_other_columns_is_refused(people):
         ({"estimator": LogisticRegression()}, "both an estimator and a grid"),
         ({"estimator": LogisticRegression(), "grid": {"D": [1]}}, "no setting 'D'"),
         ({"protected": "age", "columns": ["income", "skill", "job"]}, "Alternatives compare groups"),
+        (
+            {"reference": people_of(500, seed=3).assign(age=20 + np.arange(500) % 50)},
+            "The reference is the table itself",
+        ),
         ({"reference": people_of(90, seed=1).drop(columns="label")}, "Nobody in the reference has a known outcome"),
         ({"reference": people_of(90, seed=1).replace({"label": {0: "n", 1: "y"}})}, "Nobody in the table has a known"),
     ],

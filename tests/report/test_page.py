@@ -27,6 +27,7 @@ from fairfox.report.html import render_report, script_json
 from fairfox.report.sentences import count_lines, direction_lines, headline, through_lines, verdict_lines
 from fairfox.report.view import contrast_matrix, groups_table, view
 from fairfox.statistics.intervals import Estimate
+from fairfox.statistics.performance import Performance
 from fairfox.statistics.verdict import Verdict
 from tests.report.helpers import FEMALE, MALE, Page, with_map_checks
 from tests.support import (
@@ -247,7 +248,7 @@ TRIED = {
         for name, effect, value in (("the model as it is", 0.1, 0.82), (HOSTILE, 0.02, 0.816))
     ],
     "best": HOSTILE,
-    "not_run": {"train_fair, floor 3": "the time was over"},
+    "not_run": {"train_fair, floor 3": "time was up"},
     **{"unit": "change of the prediction (probability)", "people": 40, "delta": 0.05, "max_loss": 0.005},
     "probability_of_improvement": None,
     "settings": {"protected": ["sex"], "label": "paid", "model_sha256": "a" * 64},
@@ -267,7 +268,8 @@ def test_the_sign_off_says_what_was_asked_found_assumed_and_tried():
     settings = {"reason": HOSTILE, "owner": "Jane", "config_sha256": "c" * 64, "table": "people.csv", "given": ["job"]}
     groups = tuple(replace(group, impact_ratio=ratio) for group, ratio in zip(result.groups, (0.0, 1.0), strict=True))
     result = replace(with_finding(result, groups=groups), settings={**result.settings, **settings})
-    result = replace(result, alternatives=read_alternatives(Tried(TRIED), result.settings))
+    measured = (Performance("auc", 0.6, 0.4, 0.8, np.zeros(1)),)
+    result = replace(result, alternatives=read_alternatives(Tried(TRIED), result.settings), performance=measured)
     shown = sign_off(result)
     assert list(shown) == [
         *("Purpose", "Owner", "Policy", "Model and data", "Verdict", "Assumption and tipping point"),
@@ -280,7 +282,9 @@ def test_the_sign_off_says_what_was_asked_found_assumed_and_tried():
     assert any(line.startswith("Tipping point: persistence 0.6.") for line in shown["Assumption and tipping point"])
     assert shown["Groups"][-1] == "Lowest impact ratio by sex: 0.00 (Female)."
     assert shown["Proxies"][0].startswith("Proxies of sex (mean gradient of the auxiliary model): income 0.9")
-    assert shown["Alternatives tried"][1] == "Not run: train_fair, floor 3 (the time was over)."
+    about = ["1 measured on 40 people.", f"The best within a loss of 0.005 is {HOSTILE}."]
+    assert shown["Alternatives tried"] == [*about, "Not run: train_fair, floor 3 (time was up)."]
+    assert "AUC 0.600 (0.400 to 0.800)." in shown["Model and data"]
     assert "The group sex=Male has few people." in shown["Limits"]
     page = Page(render_report(result))
     assert [HOSTILE, "0.816 (0.700 to 0.900)", "2.0", "30.0 %", "no"] in page.rows

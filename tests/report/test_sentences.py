@@ -92,8 +92,8 @@ def test_of_several_variables_each_has_its_own_verdict_and_direction():
     result = with_finding(result, 1, verdict=other)
     lines = verdict_lines(result)
     assert lines[0] == "FAIL: 19 of 38 people are affected."
-    assert "By race alone: CANNOT TELL: 50 people are too few." in lines
-    assert not [line for line in lines if line.startswith("By sex alone")]  # the first line says it
+    assert "For race: CANNOT TELL: 50 people are too few." in lines
+    assert not [line for line in lines if line.startswith("For sex")]  # the first line says it
     (race,) = direction_lines(result, result.findings[1])
     assert race.startswith("Mean change of the prediction as members of the group that changes their prediction most: ")
     (age,) = direction_lines(result, result.findings[2])
@@ -119,8 +119,9 @@ def test_decisions_that_depend_on_the_group_are_counted():
     gain = int((result.effect[::2][:-1] >= 0.03).sum())
     (line,) = flip_lines(result, result.findings[0])
     assert line == (
-        f"At the cut-off 0.5, as members of the other group, {gain} of 19 people with sex=Female would gain a positive "
-        "decision and 0 would lose it; 0 of 19 people with sex=Male would gain a positive decision and 0 would lose it"
+        "At the cut-off 0.5, judged by their mean prediction as members of the other group, "
+        f"{gain} of 19 people with sex=Female would gain a positive decision and 0 would lose it; "
+        "0 of 19 people with sex=Male would gain a positive decision and 0 would lose it"
     )
     assert flip_lines(without_sign(), without_sign().findings[0]) == []
 

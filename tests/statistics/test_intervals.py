@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from populations import normal
 from scipy.stats import t
 
 from fairfox.statistics import intervals
@@ -25,10 +26,6 @@ from fairfox.statistics.intervals import (
     standard_error,
     standard_errors,
 )
-
-
-def normal(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 def test_of_one_person_the_interval_is_student_s_with_the_scatter_of_one_refit():
@@ -123,7 +120,7 @@ def test_without_any_scatter_an_effect_is_over_delta_or_not():
 
 def test_intervals_have_the_type_of_the_refits_and_nobody_has_none():
     for people in (0, 6):
-        values = normal(people, 5, dtype=torch.float32)
+        values = normal(people, 5).float()
         found = interval(values), p_values(values, 0.1), standard_errors(values)[0]
         assert [each.dtype for each in found] == [torch.float32] * 3
         assert [each.shape for each in found] == [(people, 2), (people,), (people,)]
@@ -160,7 +157,7 @@ def test_the_error_of_a_share_is_half_of_what_it_grows_when_everyone_moves_by_an
 
 
 def test_the_error_that_an_interval_stands_for_is_that_it_was_made_from():
-    shared = torch.randn(1, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shared = normal(1, 5)
     refits = 0.2 + 0.05 * shared.expand(400, 5) * torch.linspace(0.9, 1.1, 400, dtype=torch.float64)[:, None]
     lower, upper = interval(refits).numpy().T
     middle, error = refits.mean(1).numpy(), standard_errors(refits)[0].numpy()

@@ -141,19 +141,14 @@ class _Members:
         The body does not change while the adversaries learn, so all rows pass it at once.
         """
         *others, own = rows.unbind(1)
-        taken = rows.flatten(1) if hides else own
-        entered = forward(self.layers, take(self.x, taken))
+        entered = forward(self.layers, take(self.x, rows.flatten(1) if hides else own))
         size = rows.shape[2]
         if hides:
-            for number, batch in enumerate(others):
-                here = entered[-1][:, number * size : (number + 1) * size]
-                self._teach_adversary(here, batch)
+            for hidden, batch in zip(entered[-1].split(size, dim=1), others, strict=False):
+                heard = forward(self.adversary, hidden)
+                backward(self.adversary, heard, _slope(self.secret, outputs_of(self.adversary, heard), batch))
+                self.learn_secret.step()
         self._teach([each[:, -size:] for each in entered], own, alpha, hides=hides)
-
-    def _teach_adversary(self, hidden: Tensor, rows: Tensor) -> None:
-        entered = forward(self.adversary, hidden)
-        backward(self.adversary, entered, _slope(self.secret, outputs_of(self.adversary, entered), rows))
-        self.learn_secret.step()
 
     def _teach(self, entered: list[Tensor], rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
         head, last = self.layers[-1:], entered[-1:]
@@ -161,16 +156,12 @@ class _Members:
         backward(head, last, slope)
         slope = slope_by_inputs(head, last, slope)
         if hides:
-            slope = slope - alpha / (1 + alpha) * self._secret_slope(entered[-1], rows)
+            heard = forward(self.adversary, entered[-1])
+            secret = _slope(self.secret, outputs_of(self.adversary, heard), rows)
+            slope = slope - alpha / (1 + alpha) * slope_by_inputs(self.adversary, heard, secret)
         backward(self.layers[:-1], entered[:-1], through_relu(slope, entered[-1]))
         _clip([grad for layer in self.layers for grad in (layer.weight_grad, layer.bias_grad)], self.settings.clip)
         self.learn.step()
-
-    def _secret_slope(self, hidden: Tensor, rows: Tensor) -> Tensor:
-        """Return the derivative of each adversary's loss by what it reads (M, B, width)."""
-        entered = forward(self.adversary, hidden)
-        slope = _slope(self.secret, outputs_of(self.adversary, entered), rows)
-        return slope_by_inputs(self.adversary, entered, slope)
 
 
 def _slope(task: LearningTask, outputs: Tensor, rows: Tensor) -> Tensor:
@@ -190,5 +181,4 @@ def _epochs(count: int, seeds: Sequence[int], s: HidingSettings) -> Iterator[Ite
     generators = [torch.Generator().manual_seed(seed + 2) for seed in seeds]
     for _ in range(s.epochs):
         orders = [[torch.randperm(count, generator=g) for _ in range(s.adversary_steps + 1)] for g in generators]
-        together = torch.stack([torch.stack(each) for each in orders])
-        yield iter(together.split(s.batch_size, dim=2))
+        yield iter(torch.stack([torch.stack(each) for each in orders]).split(s.batch_size, dim=2))

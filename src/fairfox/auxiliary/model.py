@@ -37,16 +37,13 @@ class Auxiliary(Protocol):
     @property
     def members(self) -> Sequence[Model]:
         """M models (N, D) -> (N, K)."""
-        ...
 
     @property
     def held_out(self) -> Dataset | None:
         """Rows the members were not trained on; group statistics come from them."""
-        ...
 
     def fit(self, data: Dataset) -> Self:
         """Train on x and c, never y."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -268,7 +265,9 @@ def infer_groups(data: Dataset, auxiliary: Auxiliary, fitting: Dataset) -> tuple
     rows = unknown.any(1).nonzero()[:, 0]
     if len(rows) == 0:
         return data, unknown
-    heads = _mean_chances(data.x[rows], auxiliary, data.protected)
+    x = data.x[rows]
+    chances = torch.stack([_chances(member, x, data.protected) for member in auxiliary.members]).mean(0)
+    heads = chances.split([p.outputs for p in data.protected], dim=1)
     inferred = torch.stack([_inferred(head, v, fitting) for v, head in enumerate(heads)], dim=1).to(data.c)
     filled = torch.where(unknown[rows], inferred, data.c[rows])  # (n, V)
     for v, p in enumerate(data.protected):
@@ -299,13 +298,6 @@ def _crossed(c: Tensor, variable: int, fitting: Dataset) -> Tensor:
     for row in classes:
         out[(c[:, parts] == row[:-1]).all(1)] = row[-1]
     return out
-
-
-def _mean_chances(x: Tensor, auxiliary: Auxiliary, protected: tuple[Protected, ...]) -> tuple[Tensor, ...]:
-    """Return the members' mean outputs (n, K) for each protected variable, with probabilities in place of logits."""
-    means = torch.stack([_chances(member, x, protected) for member in auxiliary.members]).mean(0)
-    heads: tuple[Tensor, ...] = means.split([p.outputs for p in protected], dim=1)
-    return heads
 
 
 def _chances(member: Model, x: Tensor, protected: tuple[Protected, ...]) -> Tensor:

@@ -131,8 +131,7 @@ def loss_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 def binary_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return each member's log-loss of one logit (M, N, 1) against 0/1 targets (M, N)."""
-    losses = F.binary_cross_entropy_with_logits(outputs[..., 0], targets, reduction="none")
-    return losses.mean(1)
+    return F.binary_cross_entropy_with_logits(outputs[..., 0], targets, reduction="none").mean(1)
 
 
 # --- What is learnt ------------------------------------------------------------------------------------------------

@@ -90,8 +90,7 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
     batch = max(training.batch_size, len(fitting) // 60)
     best_loss, best_epoch, best = math.inf, 0, [p.detach().clone() for p in parameters]
     for epoch in range(1, max(1, training.max_steps * batch // len(fitting)) + 1):
-        shuffled = fitting[torch.randperm(len(fitting), generator=generator)]
-        for rows in shuffled.split(batch):
+        for rows in fitting[torch.randperm(len(fitting), generator=generator)].split(batch):
             noise = torch.randn(len(rows), vae.latent, generator=generator).to(x)
             optimizer.zero_grad()
             vae.loss(x[rows], code[rows], noise, kl_weight=training.kl_weight).mean().backward()

@@ -17,7 +17,7 @@ from fairfox.benchmark.fusion import Block
 from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import Series, column, floats, levels_of, load_table, missing, places_of
-from fairfox.errors import DataError, OptionError
+from fairfox.errors import DataError
 
 _log = logging.getLogger("fairfox")
 
@@ -27,19 +27,12 @@ _FEWEST = 2  # rows a class must have
 
 def whole_number(name: str, value: object, *, least: int = 1) -> int:
     """Return an option that must be a whole number, or raise an OptionError that names it."""
-    return int(_checked(Number(least, whole=True), name, value))
+    return int(Number(least, whole=True).required(name, value))
 
 
 def positive_number(name: str, value: object) -> float:
     """Return an option that must be a finite number above 0, or raise an OptionError."""
-    return float(_checked(Number(0, low_open=True), name, value))
-
-
-def _checked(kind: Number, name: str, value: object) -> float:
-    if value is None:
-        raise OptionError(f"{name} is None; expected {kind.words}")
-    number: float = kind.check(name, value)
-    return number
+    return float(Number(0, low_open=True).required(name, value))
 
 
 @dataclass(frozen=True)

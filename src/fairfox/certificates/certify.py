@@ -35,11 +35,9 @@ class TableNetwork(Protocol):
     @property
     def net(self) -> nn.Sequential:
         """Encoded x (N, D) -> logit (N, 1)."""
-        ...
 
     def encode_table(self, table: object) -> Tensor:
         """Return the encoded rows x (N, D) of a table, in float64."""
-        ...
 
 
 def largest_on_path(

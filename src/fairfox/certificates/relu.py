@@ -111,8 +111,7 @@ def _inputs(model: TorchModel, x: Tensor) -> Tensor:
     """Return what the network itself receives for encoded rows; straight paths stay straight."""
     assert isinstance(model.module, nn.Module)
     inputs = x if model.decoder is None or model.encoded else model.decoder.matrix(x)
-    device = next(model.module.parameters()).device
-    return inputs.to(device, torch.float64)
+    return inputs.to(next(model.module.parameters()).device, torch.float64)
 
 
 def _bends(layers: Sequence[Layer], first: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -121,8 +120,7 @@ def _bends(layers: Sequence[Layer], first: Tensor, last: Tensor) -> tuple[Tensor
     Points are in the order of the people and of t. Before each ReLU the values are linear between neighbours; where
     one of them changes its sign, a point is put in.
     """
-    people = torch.arange(len(first), device=first.device)
-    owner = people.repeat_interleave(2)
+    owner = torch.arange(len(first), device=first.device).repeat_interleave(2)
     t = torch.tensor([0.0, 1.0]).to(first).repeat(len(first))
     values = torch.stack([first, last], dim=1).flatten(0, 1)  # (P, I)
     for layer in layers:
@@ -146,8 +144,7 @@ def _with_zeros(owner: Tensor, t: Tensor, values: Tensor) -> tuple[Tensor, Tenso
     left, share = left[order], share[order]
     # an old point moves on by the new ones before it
     fresh = torch.arange(len(left), device=t.device) + left + 1
-    counts = torch.bincount(left + 1, minlength=len(t)).cumsum(0)
-    old = torch.arange(len(t), device=t.device) + counts
+    old = torch.arange(len(t), device=t.device) + torch.bincount(left + 1, minlength=len(t)).cumsum(0)
     order = torch.cat([old, fresh]).argsort()
     added = torch.lerp(values[left], values[left + 1], share[:, None])
     return (

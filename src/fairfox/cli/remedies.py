@@ -71,7 +71,9 @@ def repair(
 
     keep_inputs([out], table, model)
     if file_sha256(model) is None:
-        raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
+        raise FileError(
+            f"'{model}' is not a file, and a repair is stored for a model file; give one, such as skops or ONNX"
+        )
     options, target = AuditOptions(**given_options(values)), load_model(model, trust=trust_model)
     repaired = repair_with(target, table, options, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
     repaired.save(out, model=model)

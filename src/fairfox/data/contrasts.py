@@ -27,10 +27,8 @@ def moves(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
     """Return the contrasts of a map: the other of two groups, every class of many, up and down a number."""
     out = []
     for v, p in enumerate(protected):
-        if p.kind == "binary":
-            out.append(Contrast(v))
-        else:
-            out += [Contrast(v, k) for k in ((HIGHER, LOWER) if p.is_continuous else range(len(p.levels)))]
+        classes = (HIGHER, LOWER) if p.is_continuous else range(len(p.levels))
+        out += [Contrast(v)] if p.kind == "binary" else [Contrast(v, k) for k in classes]
     return tuple(out)
 
 

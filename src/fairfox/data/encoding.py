@@ -511,8 +511,7 @@ def _fit_continuous(name: str, values: np.ndarray, start: int, gone: bool) -> Fe
     mean, scale = float(values.mean()), float(values.std())
     if scale <= 1e-12 * max(abs(mean), 1.0):
         scale = 1.0
-    stop = start + (2 if gone else 1)
-    return Feature(name, "continuous", start, stop, (), mean, scale, _decimals(values))
+    return Feature(name, "continuous", start, start + (2 if gone else 1), (), mean, scale, _decimals(values))
 
 
 def _decimals(values: np.ndarray) -> int | None:

@@ -36,7 +36,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     start = f".{path.name[:100]}."  # a name may be as long as the system allows
     for left in [entry for entry in path.parent.iterdir() if entry.name.startswith(start) and entry.suffix == ".tmp"]:
-        _remove_left(left)
+        with suppress(OSError), left.open("rb") as file:
+            if lock(file.fileno()):  # no living process writes it
+                left.unlink()
     temporary = path.parent / f"{start}{token_hex(4)}.tmp"
     mode = 0o666 & path.parent.stat().st_mode | 0o600
     try:
@@ -54,13 +56,6 @@ def write_text(text: str, path: str | Path | None) -> str:
         with written_whole(Path(path)) as temporary:
             temporary.write_text(text, encoding="utf-8", errors="replace")  # names of files may hold what is no text
     return text
-
-
-def _remove_left(path: Path) -> None:
-    """Remove a temporary file that no living process writes."""
-    with suppress(OSError), path.open("rb") as file:
-        if lock(file.fileno()):
-            path.unlink()
 
 
 def lock(handle: int) -> bool | None:

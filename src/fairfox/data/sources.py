@@ -72,7 +72,7 @@ class Values:
                 f"The protected column '{self.column}' holds '{level_name(objects(series)[strange][0])}' here, but the "
                 f"groups to compare are {known}; use the same spelling, or give a cut such as '{self.column}=VALUE'"
             )
-        return np.where(strange, self.rest or 0, _looked_up(self.classes, place))
+        return np.where(strange, self.rest or 0, np.array([*self.classes, np.nan])[place])  # the last is at -1
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,8 @@ class Crossing:
         found, inverse = np.unique(codes[known].astype(int), axis=0, return_inverse=True)
         place = {cell: j for j, cell in enumerate(self.cells)}
         places = np.array([place.get(tuple(cell), -1) for cell in found.tolist()], dtype=int)
-        classes = _looked_up(self.classes, places)
+        classes = np.array([*self.classes, np.nan])[places]
         classes[places < 0] = np.nan if self.rest is None else self.rest
         out = np.full(len(codes), np.nan)
         out[known] = classes[inverse.reshape(-1)]
         return out
-
-
-def _looked_up(classes: tuple[int, ...], place: np.ndarray) -> np.ndarray:
-    """Return the class at each place (N,), NaN where the place is -1."""
-    found: np.ndarray = np.array([*classes, np.nan])[place]
-    return found

@@ -157,8 +157,7 @@ def alignment_parts(
     """Return per person g S Jᵀ (J S Jᵀ)⁺ J S g and g S g (N,): variation along the protected direction and total."""
     slope = sensitivity(grad_tar, inverse_direction(jac_aux, metric=metric, heads=heads, cut=SINGLE))  # (N, K)
     moved = grad_tar @ metric
-    along = _dots(slope, _dots(jac_aux, moved[:, None]))
-    return along, _dots(moved, grad_tar)
+    return _dots(slope, _dots(jac_aux, moved[:, None])), _dots(moved, grad_tar)
 
 
 def ratio_of_sums(along: Tensor, whole: Tensor) -> float:
@@ -257,8 +256,7 @@ def _rank_deficient(jac_aux: Tensor, metric: Tensor | None, cut: float) -> Tenso
 def square_root(metric: Tensor) -> Tensor:
     """Return R (D, D) with R Rᵀ the metric."""
     values, vectors = eigen(metric)
-    root: Tensor = vectors * values.clamp(min=0).sqrt()
-    return root
+    return vectors * values.clamp(min=0).sqrt()
 
 
 def eigen(symmetric: Tensor) -> tuple[Tensor, Tensor]:
@@ -283,8 +281,7 @@ def covariance_metric(x: Tensor, *, shrink: float = 0.1, weights: Tensor | None 
     """Return the covariance of the rows (D, D), weighted, shrunk towards the identity of the same trace."""
     cov = torch.cov(x.T, aweights=weights).reshape(x.shape[1], x.shape[1])
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    shrunk: Tensor = (1 - shrink) * cov + shrink * cov.trace() / len(cov) * eye
-    return shrunk
+    return (1 - shrink) * cov + shrink * cov.trace() / len(cov) * eye
 
 
 def between_metric(covariance: Tensor, gap: Tensor, *, weight: float = 0.9) -> Tensor:
@@ -296,8 +293,7 @@ def between_metric(covariance: Tensor, gap: Tensor, *, weight: float = 0.9) -> T
     spread = covariance / covariance.trace().clamp(min=torch.finfo(gap.dtype).tiny)
     if size == 0:
         return spread
-    mixed: Tensor = weight * torch.outer(gap, gap) / size + (1 - weight) * spread
-    return mixed
+    return weight * torch.outer(gap, gap) / size + (1 - weight) * spread
 
 
 def gradient_norm(grad_tar: Tensor, *, order: float = 2.0) -> Tensor:

@@ -128,25 +128,18 @@ def finite_difference_jacobian(model: Model, x: Tensor, *, step: float | None = 
 
 def _block_jacobian(model: Model, x: Tensor, blocks: Sequence[slice], step: float) -> Tensor:
     """Return the Jacobian of a few people, all their variants predicted in one call."""
-    swapped, ahead, behind = [], [], []
+    swapped: list[Tensor] = []
     inside = torch.zeros(x.shape[1], dtype=torch.bool)
     for block in blocks:
         inside[block] = True
-        for j in range(block.start, block.stop):
-            row = x.clone()
-            row[:, block] = 0.0
-            row[:, j] = 1.0
-            swapped.append(row)
-    free = (~inside).nonzero()[:, 0].tolist()
-    for j in free:
-        shift = torch.zeros_like(x[:1])
-        shift[0, j] = step
-        ahead.append(x + shift)
-        behind.append(x - shift)
-    out = predict(model, torch.cat([x, *swapped, *ahead, *behind])).reshape(-1, len(x))  # (variants, n)
+        rows = x.repeat(block.stop - block.start, 1, 1)  # (L, n, D)
+        rows[..., block] = torch.eye(len(rows), device=x.device)[:, None]
+        swapped += rows
+    shifts = step * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)[~inside, None]  # (free, 1, D)
+    out = predict(model, torch.cat([x, *swapped, *(x + shifts), *(x - shifts)])).reshape(-1, len(x))  # (variants, n)
     jac = x.new_zeros(len(x), 1, x.shape[1])
     jac[:, 0, inside] = (out[1 : 1 + len(swapped)] - out[0]).T
-    up, down = out[1 + len(swapped) :].chunk(2) if free else (out[:0], out[:0])
+    up, down = out[1 + len(swapped) :].reshape(2, len(shifts), len(x))
     jac[:, 0, ~inside] = ((up - down) / (2 * step)).T
     return jac
 

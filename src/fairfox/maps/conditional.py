@@ -261,7 +261,7 @@ class Spread:
         z = single_precision(
             (rows[:, self.feature.start] - at(own, self.mean)) / at(own, self.spread).maximum(self.floor)
         )
-        for g, h in pairs_of(here, there):
+        for g, h in torch.stack([here, there], dim=1).unique(dim=0).tolist():
             mine, theirs = self.ranks[g], self.ranks[h]
             if (g != h or draw is not None) and mine is not None and theirs is not None:
                 who = ((here == g) & (there == h)).nonzero()[:, 0]
@@ -495,12 +495,6 @@ def spline_knots(values: Tensor) -> Tensor:
     return knots if len(knots) > 1 else torch.stack([ordered[0], ordered[-1]]).unique()
 
 
-def pairs_of(here: Tensor, there: Tensor) -> list[tuple[int, int]]:
-    """Return the pairs of groups that anybody goes between."""
-    both = torch.stack([here, there], dim=1).unique(dim=0)
-    return [(int(g), int(h)) for g, h in both.tolist()]
-
-
 # --- What people are compared by ------------------------------------------------------------------------------------
 
 
@@ -540,12 +534,11 @@ class Columns:
     def groups(self, c: Tensor) -> Tensor:
         """Return the protected values c (N, V) as columns."""
         parts = []
-        for v, (f, scale) in enumerate(zip(self.protected, self.scales, strict=True)):
-            known = ~c[:, v].isnan()
+        for f, scale, own in zip(self.protected, self.scales, c.unbind(1), strict=True):
             if scale is not None:
-                parts.append(scale(c[:, v]).nan_to_num()[:, None])
+                parts.append(scale(own).nan_to_num()[:, None])
             else:
-                parts.append(F.one_hot(c[:, v].nan_to_num().long(), f.stop - f.start).double() * known[:, None])
+                parts.append(F.one_hot(own.nan_to_num().long(), f.stop - f.start).double() * ~own.isnan()[:, None])
         return torch.cat(parts, dim=1) if parts else c.double()
 
     def given(self, data: Dataset, names: Sequence[str]) -> list[Feature]:

@@ -55,12 +55,8 @@ def closed_features(
 def rejected(p_values: Sequence[float]) -> np.ndarray:
     """Return which of some hypotheses are rejected at LEVEL of all together, by Holm's step-down method."""
     p = np.asarray(p_values)
-    order = np.argsort(p)
-    out = np.zeros(len(p), dtype=bool)
-    for rank, i in enumerate(order):
-        if p[i] > LEVEL / (len(p) - rank):
-            break
-        out[i] = True
+    order, out = np.argsort(p), np.zeros(len(p), dtype=bool)
+    out[order] = np.logical_and.accumulate(p[order] <= LEVEL / np.arange(len(p), 0, -1))
     return out
 
 
@@ -78,8 +74,7 @@ def _between(
     values = rows[:, f.columns].argmax(1) if f.kind == "categorical" else rows[:, f.start]
     x = values.numpy(force=True)
     if given:
-        terms = Terms.of(torch.zeros(len(rows)), 1, given, rows)
-        columns = terms(torch.zeros(len(rows)), rows)
+        columns = Terms.of(torch.zeros(len(rows)), 1, given, rows)(torch.zeros(len(rows)), rows)
         if f.kind == "categorical" or is_stepped(values):
             codes = values if f.kind == "categorical" else torch.bucketize(values.contiguous(), step_cuts(values))
             return likelihood_ratio(columns, codes, torch.as_tensor(second).to(rows), counts)

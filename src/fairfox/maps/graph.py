@@ -38,7 +38,9 @@ def read_graph(source: GraphSource | None) -> Graph:
         raise OptionError(f"No graph given; list the parents of each column in a dict or a TOML file, {_EXAMPLE}")
     if not isinstance(source, Mapping | str | Path):
         raise OptionError(f"The graph is {source!r}; expected parents of each column, or a TOML file (--graph FILE)")
-    found = source if isinstance(source, Mapping) else _read_parents(Path(source))
+    found = source if isinstance(source, Mapping) else read_toml(Path(source)).get("parents")
+    if not isinstance(found, Mapping):
+        raise FileError(f"The graph '{source}' has no table [parents]; list the parents of columns there, {_EXAMPLE}")
     for child, parents in found.items():
         listed = isinstance(parents, Sequence) and not isinstance(parents, str)
         if not listed or not all(isinstance(p, str) for p in parents):
@@ -87,14 +89,6 @@ def _check_names(graph: Graph, data: Dataset) -> None:
         if name not in columns:
             hint = did_you_mean(name, [*variables, *columns])
             raise ColumnError(f"The graph names '{name}', which is neither a column nor protected.{hint}")
-
-
-def _read_parents(path: Path) -> Mapping[str, Sequence[str]]:
-    found = read_toml(path)
-    parents = found.get("parents")
-    if not isinstance(parents, dict):
-        raise FileError(f"The graph '{path}' has no table [parents]; list the parents of columns there, {_EXAMPLE}")
-    return parents
 
 
 @dataclass

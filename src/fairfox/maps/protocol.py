@@ -44,14 +44,12 @@ class CounterfactualMap(Protocol):
 
     def fit(self, data: Dataset) -> Self:
         """Learn from x and c, never y."""
-        ...
 
     def map(self, data: Dataset, to: Tensor | None = None) -> Mapped:
         """Return everyone where `to` (N,) says: in that class, or so many standard deviations higher.
 
         NaN: nowhere. None: everyone goes to the other of two groups.
         """
-        ...
 
 
 @runtime_checkable
@@ -60,7 +58,6 @@ class RefittableMap(Protocol):
 
     def fit_many(self, data: Dataset, refits: int, *, seed: int) -> list[list[CounterfactualMap]]:
         """Return `refits` independently fitted maps for each protected variable."""
-        ...
 
 
 @runtime_checkable
@@ -69,11 +66,9 @@ class PreparedMap(Protocol):
 
     def prepare(self, data: Dataset) -> None:
         """Decide it, on all fitting rows."""
-        ...
 
     def fit_rows(self, data: Dataset, rows: Tensor) -> Self:
         """Fit on some of these rows (n,), which may be repeated and then count alike."""
-        ...
 
 
 @runtime_checkable
@@ -82,11 +77,9 @@ class CheckedMap(Protocol):
 
     def checks(self) -> dict[str, float]:
         """Return the checks made at the fit, by name."""
-        ...
 
     def warnings(self, checks: Mapping[str, float]) -> list[str]:
         """Return a sentence for each check that is poor; several fits give their means."""
-        ...
 
 
 def check_groups_present(data: Dataset, variable: int) -> None:
@@ -186,8 +179,7 @@ def some_of_each(data: Dataset, variable: int, generator: torch.Generator) -> Da
         return data
     code = torch.zeros_like(c) if p.is_continuous else c
     order = torch.randperm(len(c), generator=generator)
-    kept = [order[code[order] == own][:_MOST_PEOPLE] for own in code.unique()]
-    rows = torch.cat(kept).sort().values
+    rows = torch.cat([order[code[order] == own][:_MOST_PEOPLE] for own in code.unique()]).sort().values
     return data if len(rows) == len(data) else data[rows]
 
 

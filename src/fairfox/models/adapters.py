@@ -79,8 +79,7 @@ def as_model(
     model: TorchModel | BlackBoxModel
     classes: list[Any] | None = None
     if torch_like and kind != "table":
-        module = cast(Callable[[Tensor], Tensor], obj)
-        model = TorchModel(module, decoder=decoder, encoded=kind == "encoded")
+        model = TorchModel(cast(Callable[[Tensor], Tensor], obj), decoder=decoder, encoded=kind == "encoded")
     elif (described := describe(obj, wanted=output)) is not None:
         classes, own = described.classes, described.returns
         returns = own if described.repaired_with else returns or own  # repairs return what is audited, not raw outputs

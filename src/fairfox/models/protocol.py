@@ -34,7 +34,6 @@ class Model(Protocol):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (N, K) for x (N, D); K is 1 for a target model."""
-        ...
 
 
 @runtime_checkable
@@ -44,12 +43,10 @@ class TargetModel(Model, Protocol):
     @property
     def kind(self) -> Kind:
         """What the model receives."""
-        ...
 
     @property
     def unit(self) -> Returns:
         """What its predictions are."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,6 @@ class Described(Protocol):
 
     def describe(self) -> Description:
         """Return how the model is called."""
-        ...
 
 
 # --- outputs -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.adversarial import train_networks
 from fairfox.auxiliary.model import infer_groups
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset
 from fairfox.data.table import load_table
 from fairfox.errors import DataError, FairfoxError, OptionError, did_you_mean
@@ -44,6 +45,7 @@ from fairfox.statistics.performance import METRICS, Performance, performance
 FILES = ("alternatives.json", "alternatives.csv", "alternatives.svg")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # of repairs
 FLOORS = (1.0, 3.0)  # of `train_fair`
+_CLOSER = 3  # repairs at most, each nearer to the stated loss
 _FEATURES = 2  # that are dropped and repaired: those with the largest contributions
 _MOST_PEOPLE = 8_000  # drawn at random, half of them to learn from; with fewer, repairs cost more than they must
 _MOST_LEARNT = 50_000  # of a reference
@@ -127,7 +129,9 @@ class Alternatives:
         learnt = "each half learns once and judges once" if rows is None else f"they learnt from {rows:,} others"
         lines = [f"{len(self.tried) - 1} alternatives on {self.people:,} people; {learnt}."]
         lines.append(f"The model as it is: {words(model)}.")
-        if best is model:
+        if len(self.tried) == 1:
+            lines.append("No alternative was measured.")
+        elif best is model:
             lines.append(f"None has a smaller mean effect within a loss of {self.max_loss:g}.")
         else:
             lines.append(f"The best within a loss of {self.max_loss:g} is {best.name}: {words(best)}.")
@@ -234,8 +238,7 @@ def alternatives(
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
     )
-    if not 0 <= max_loss < 1:
-        raise OptionError(f"max_loss is {max_loss!r}; expected a number from 0 to below 1")
+    Number(0, 1, high_open=True).required("max_loss", max_loss)
     if label is None:
         raise OptionError("Alternatives are compared by how well they predict; name the label (label=, --label)")
     search = _settings_of_search(estimator, grid, searched, seed)
@@ -301,6 +304,10 @@ class Measuring:
         data = inputs.data.to(torch.float64)
         if any(p.is_continuous for p in data.protected):
             raise OptionError("Alternatives compare groups; make groups of a number with a cut such as 'age<25'")
+        if inputs.hashes["reference_sha256"] == inputs.hashes["rows_sha256"]:
+            raise OptionError(
+                "The reference is the table itself; give people who are not in the table, or no reference"
+            )
         learnt = data if inputs.fitting is None else inputs.fitting.to(torch.float64)
         for people, table, other in ((data, "table", "reference"), (learnt, "reference", "table")):
             if people.y is None or bool(people.y.isnan().all()):
@@ -370,7 +377,7 @@ class Measuring:
         others = [(name, kind, cache(make)) for name, kind, make in others]  # what is repaired is what was measured
         again = self.repairs_of_best(tried, {(kind, name): make for name, kind, make in others}, max_loss)
         plan = chain([itself], self.repairs(tried, max_loss, self._as_it_is), others, again)
-        expected = 3 + 2 * len(STRENGTHS) + len(others)
+        expected = 1 + 2 * (len(STRENGTHS) + _CLOSER) + len(others)
         for place, (name, kind, make) in enumerate(plan):
             if tried and perf_counter() > until:
                 not_run[name] = _NOT_RUN
@@ -387,20 +394,24 @@ class Measuring:
     def repairs(
         self, tried: Sequence[Alternative], max_loss: float, make: Make, of: Alternative | None = None
     ) -> Iterator[tuple[str, str, Make]]:
-        """Yield repairs of several strengths, then one whose loss should be just within `max_loss`.
+        """Yield repairs of several strengths, then some whose loss should be just within `max_loss`.
 
         By then `tried` has the first ones: whoever asks for the next repair has measured those before. `of` is what is
         repaired, by default the model as it is.
         """
         before, loss = ("", 0.0) if of is None else (f"{of.name}, ", of.loss)
-        names = [f"{before}repaired, strength {strength:g}" for strength in STRENGTHS]
-        for name, strength in zip(names, STRENGTHS, strict=True):
+        names = {f"{before}repaired, strength {strength:g}": strength for strength in STRENGTHS}
+        for name, strength in names.items():
             yield name, "repair", self._repaired(None, strength, make)
-        losses = [loss, *(each.loss for each in tried if each.name in names)]
-        if len(losses) == 1 + len(STRENGTHS) and losses[-1] > max_loss:
-            strength = round(float(np.interp(max_loss, np.maximum.accumulate(losses), [0.0, *STRENGTHS])), 2)
-            if strength > 0 and strength not in STRENGTHS:
-                yield f"{before}repaired, strength {strength:g}", "repair", self._repaired(None, strength, make)
+        for _ in range(_CLOSER):
+            losses = dict(
+                sorted([(0.0, loss), *((names[each.name], each.loss) for each in tried if each.name in names)])
+            )
+            strength = round(float(np.interp(max_loss, np.maximum.accumulate([*losses.values()]), [*losses])), 2)
+            if len(losses) <= len(names) or losses[1.0] <= max_loss or strength in losses:
+                break
+            names[f"{before}repaired, strength {strength:g}"] = strength
+            yield [*names][-1], "repair", self._repaired(None, strength, make)
 
     def repairs_of_best(
         self, tried: Sequence[Alternative], makes: Mapping[tuple[str, str], Make], max_loss: float

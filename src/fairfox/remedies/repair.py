@@ -113,7 +113,9 @@ class RepairedModel:
         """Write the repair to a `.fox` file with the SHA-256 of the model's own file, which is not copied."""
         sha256 = file_sha256(model)
         if sha256 is None:
-            raise FileError(f"'{model}' is not a file; a repair is written for a model that lies in a file")
+            raise FileError(
+                f"'{model}' is not a file, and a repair is stored for a model file; give one, such as skops or ONNX"
+            )
         save_test(replace(self.correction, model_sha256=sha256), path)
 
     @property

@@ -16,7 +16,7 @@ from fairfox.data.table import floats, load_table
 from fairfox.errors import ShapeError
 from fairfox.findings import AuditRecord, Finding
 from fairfox.report.figures import positions_flagged
-from fairfox.report.sentences import because, certificate_unit, signed_word
+from fairfox.report.sentences import because, carried_words, certificate_unit, signed_word
 from fairfox.report.text import Table, amount, capitalised, cell, heading_unit, number
 
 MOST_PEOPLE = 500
@@ -266,7 +266,7 @@ def _columns(result: AuditRecord) -> dict[str, tuple[str, bool]]:
     columns = {
         "person": ("Person", False, True),
         "score": (f"{'Score' if result.effect is None else capitalised(signed_word(result))}{points}", True, True),
-        "interval": ("Interval", True, has_interval),
+        "interval": (f"Interval{carried_words(result)}", True, has_interval),
         "significant": ("Significant", False, result.significant is not None),
         "confident": ("Confident", False, has_interval),
         "direct": (f"Direct{effect_points}", True, result.direct is not None),

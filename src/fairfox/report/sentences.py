@@ -103,7 +103,7 @@ def variable_lines(result: AuditRecord, finding: Finding) -> list[str]:
     """
     lines = direction_lines(result, finding)
     if finding.verdict is not None and finding.verdict is not result.verdict and len(result.findings) > 1:
-        lines = [f"By {finding.name} alone: {finding.verdict.headline}", *lines]
+        lines = [f"For {finding.name}: {finding.verdict.headline}", *lines]
     return [*lines, *(f"{finding.name}: {note}" for note in variable_notes(result, finding))]
 
 
@@ -166,10 +166,10 @@ def meanings(result: AuditRecord) -> dict[str, str]:
         flagged, confident = "the decision would change", "the decision would change over the whole interval"
     verdict = result.verdict
     rate = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %"
-    rate += ", at persistence 1" if _carried(result) else ""
+    rate += ", at persistence 1" if carried_words(result) else ""
     if verdict is not None and (verdict.variable,) != result.variables:
         rate = f"{verdict.variable}, {rate}"
-    return {"significant": rate, "flagged": flagged, "confident": f"{confident}{_carried(result)}"}
+    return {"significant": rate, "flagged": flagged, "confident": f"{confident}{carried_words(result)}"}
 
 
 def counts(result: AuditRecord) -> dict[str, int]:
@@ -186,7 +186,7 @@ def count_lines(result: AuditRecord) -> list[str]:
     return [f"{word.capitalize()}: {count:,} ({means[word]})." for word, count in counts(result).items()]
 
 
-def _carried(result: AuditRecord) -> str:
+def carried_words(result: AuditRecord) -> str:
     """Return for which persistence intervals allow, where they do."""
     if result.verdict is None or not result.verdict.curve or result.settings["persistence"] == 1:
         return ""
@@ -321,7 +321,8 @@ def flip_lines(result: AuditRecord, finding: Finding) -> list[str]:
         for name, flips in result.flips(finding).items()
     ]
     where = "the other group" if len(finding.levels) == 2 else "another group"
-    return [f"At the cut-off {number(result.cut)}, as members of {where}, {'; '.join(each)}"] if each else []
+    judged = f"judged by their mean prediction as members of {where}"
+    return [f"At the cut-off {number(result.cut)}, {judged}, {'; '.join(each)}"] if each else []
 
 
 def _with(group: str) -> str:

@@ -226,13 +226,14 @@ def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
     about = f"Model {settings.get('model_source') or settings.get('model')}, {text.people(result.tally.people)}"
     about += f" of the table {settings['table']}" if settings.get("table") else ""
     files = [name for name in _HASHES if "file" in _HASHES[name] and settings.get(name)]
+    measured = [f"{METRICS[p.metric]} {p.value:.3f} ({p.lower:.3f} to {p.upper:.3f})" for p in result.performance]
     limit = f"At most {text.percent(result.limit)} of people may be affected"
     policy = [f"{limit}: {sentences.meanings(result)['flagged']}"]
     policy += [f"Valid reasons: {text.joined(settings['given'], 'and')}"] if settings.get("given") else []
     verdicts, groups, whole = [sentences.headline(result)], [], result.verdict
     for f in findings:
         if f.verdict is not None and f.verdict is not whole:
-            verdicts.append(f"By {f.name} alone: {f.verdict.headline}")
+            verdicts.append(f"For {f.name}: {f.verdict.headline}")
         ratios = {g.level: g.impact_ratio for g in f.groups if g.impact_ratio is not None and g.impact_ratio >= 0}
         groups += sentences.direction_lines(result, f)
         if ratios:
@@ -240,13 +241,15 @@ def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
             groups.append(f"Lowest impact ratio by {f.name}: {ratios[level]:.2f} ({level})")
     alternatives = ["None were added to this audit (fairfox alternatives, then --alternatives)"]
     if tried is not None:
-        alternatives = [f"The best within a loss of {tried['max_loss']:g} is {tried['best']}"]
+        count, people = len(tried["tried"]) - 1, text.people(int(tried["people"]))
+        alternatives = [f"{count or 'None'} measured on {people}"]
+        alternatives += [f"The best within a loss of {tried['max_loss']:g} is {tried['best']}"] if count else []
         alternatives += [f"Not run: {name} ({why})" for name, why in tried["not_run"].items()]
     parts: dict[str, list[str]] = {
         "Purpose": [settings.get("reason") or "Not stated (reason in the options file)"],
         "Owner": [settings.get("owner") or "Not stated (owner in the options file)"],
         "Policy": policy,
-        "Model and data": [about, *(f"SHA-256 of the {_HASHES[name]}: {settings[name]}" for name in files)],
+        "Model and data": [about, *measured, *(f"SHA-256 of the {_HASHES[name]}: {settings[name]}" for name in files)],
         "Verdict": verdicts,
         "Assumption and tipping point": [result.meaning, *sentences.certainty_lines(result)],
         "Groups": groups,
