@@ -109,8 +109,8 @@ class EstimationOptions:
     )
     persistence: float = option(
         Number(0, 1), 0.9, ESTIMATION, "R",
-        "How well people's ranks carry over to the other group, as a correlation: intervals and significance "
-        "allow for it (rank, counterfactual). 1 means exactly.",
+        "How well people's ranks carry over to the other group, as a correlation: intervals allow for it (rank, "
+        "counterfactual). 1 means exactly.",
     )  # fmt: skip
     max_minutes: float = option(
         Number(0, low_open=True), 5.0, ESTIMATION, "M",

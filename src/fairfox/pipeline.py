@@ -38,6 +38,7 @@ from fairfox.findings import AuditRecord, Features, Finding, Streamed, TestCompa
 from fairfox.maps.check import MapCheck, Support, check_map
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
+from fairfox.models.protocol import Output
 from fairfox.options import EVERYONE, AuditOptions, defaults_sha256, refuse_outside
 from fairfox.report.sentences import over_words
 from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
@@ -322,7 +323,7 @@ def _result(
     if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     certainty = _certainty(inputs, readings, before, limits, streamed)
-    mapped, decisions = readings.moved.counterfactual, _decisions(inputs) if streamed is None else None
+    mapped, decisions = readings.moved.counterfactual, _decisions(inputs)
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
         interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
@@ -339,7 +340,7 @@ def _result(
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
         reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
-        performance=_performance(inputs) if streamed is None else (),
+        performance=_performance(inputs),
     )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 
@@ -462,6 +463,19 @@ def _yes(inputs: Inputs) -> Tensor | None:
     return 1 - y if is_level(values[0], inputs.options.positive) else y
 
 
+def _audited_class(inputs: Inputs) -> str | None:
+    """Return the class whose probability is audited: by the model's own names, or else the label's; None: unknown."""
+    classes = None if inputs.described is None else inputs.described.classes
+    output, values = getattr(inputs.target, "output", Output(inputs.target.unit)), inputs.encoding.label_values
+    if output.unit == "value":
+        return None
+    if classes:
+        return str(classes[-1 if output.column is None else output.column])
+    if values is None or len(values) != 2:
+        return None
+    return str(values[0] if is_level(values[0], inputs.options.positive) else values[1])
+
+
 def _performance(inputs: Inputs) -> tuple[Performance, ...]:
     """Return how well the predictions tell the label."""
     y, data = labelled_yes(inputs), inputs.data
@@ -576,6 +590,7 @@ def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, second
         "model_kind": inputs.target.kind,
         "differentiable": inputs.target.differentiable,
         "cut": inputs.cut,
+        "audited_class": _audited_class(inputs),
         "repaired": inputs.described is not None and inputs.described.repaired_with is not None,
         "defaults_sha256": defaults_sha256(),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},

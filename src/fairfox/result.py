@@ -401,10 +401,13 @@ def finding_of(
         is_own=bool(main.contrasts),
         verdict=verdict,
     )
-    if streamed is not None:
-        return replace(finding, streamed=streamed.tally, groups=streamed.groups)
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    return replace(finding, groups=_groups_of(finding, names, codes, predictions, weights, decisions))
+    groups = _groups_of(finding, names, codes, predictions, weights, decisions)
+    if streamed is None:
+        return replace(finding, groups=groups)
+    rates = [{name: getattr(group, name) for name in (*RATES, "intervals")} for group in groups]  # of the sample
+    groups = tuple(replace(group, **own) for group, own in zip(streamed.groups, rates, strict=True))
+    return replace(finding, streamed=streamed.tally, groups=groups)
 
 
 def _groups_of(

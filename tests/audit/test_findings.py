@@ -182,6 +182,7 @@ def test_decisions_in_groups_and_at_intersections_are_those_of_fairlearn():
         return fairlearn.MetricFrame(metrics=metrics, y_true=truth, y_pred=yes, sensitive_features=own).by_group
 
     fields = json.loads(result.to_json())
+    assert fields["settings"]["audited_class"] == "1"
     for variable in fields["variables"]:
         expected = by_group([variable["name"]])
         for group in variable["groups"]:

@@ -148,6 +148,7 @@ def test_wrappers_know_their_classes():
     for positive, column in (("no", 0), ("yes", 1)):
         result = audited(fitted, mixed(), protected="sex", positive=positive, refits=1, folds=2)
         np.testing.assert_allclose(result.predictions, fitted.predict_proba(NUMBERS)[:, column], atol=1e-12)
+        assert result.settings["audited_class"] == positive
 
 
 @pytest.mark.parametrize(

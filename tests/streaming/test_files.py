@@ -431,11 +431,15 @@ def test_of_many_people_a_sample_says_what_is_no_count(folder: Path, monkeypatch
     assert found["variables"][0]["groups"][0]["people"] == whole["variables"][0]["groups"][0]["people"]
     assert found["verdict"]["judged"] == 1000
     assert found["stream"]["sample"] == 300
-    drawn = "Verdict, counts and groups are about everyone; all else rests on 300 of 1,000 people, drawn at random."
-    assert drawn in found["in_words"]
+    drawn = "all else, such as selection rates, rests on 300 of 1,000 people, drawn at random."
+    assert any(drawn in line for line in found["in_words"])
     page = (folder / "out/report.html").read_text()
     assert "1,000 people" in page
     assert drawn in page
+    for exact, about in zip(*(each["variables"][0]["groups"] for each in (whole, found)), strict=True):
+        lower, upper = about["intervals"]["selection_rate"]  # of 95 %, from the sample
+        assert lower < exact["selection_rate"] < upper
+        assert about["selection_rate"] != exact["selection_rate"]
     mean = found["verdict"]["mean"]
     assert mean["value"] == pytest.approx(whole["verdict"]["mean"]["value"])
     assert mean["lower"] < mean["value"] < mean["upper"]

@@ -203,7 +203,10 @@ def stream_lines(result: AuditRecord) -> list[str]:
         lines.append(f"Significant are those with a p_value of at most {threshold.p:.3g}{more}.")
     if len(result) < result.tally.people:
         who = f"{len(result):,} of {people(result.tally.people)}"
-        lines.append(f"Verdict, counts and groups are about everyone; all else rests on {who}, drawn at random.")
+        lines.append(
+            "Verdict, counts and the groups' effects are about everyone; all else, such as selection rates, rests on "
+            f"{who}, drawn at random."
+        )
     return lines
 
 

@@ -52,6 +52,7 @@ def view(result: AuditRecord, rows: object = None, *, table: object = None) -> d
             "people": text.people(result.tally.people),
             "test": result.test,
             "model": settings.get("model_source") or settings.get("model"),
+            "audited_class": settings.get("audited_class"),
             "trusted": bool(settings.get("trusted")),
             "table": settings.get("table"),
             "version": (settings.get("versions") or {}).get("fairfox"),
@@ -225,6 +226,7 @@ def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
     settings, findings, tried = result.settings, result.findings, result.alternatives
     about = f"Model {settings.get('model_source') or settings.get('model')}, {text.people(result.tally.people)}"
     about += f" of the table {settings['table']}" if settings.get("table") else ""
+    about += f", predictions of the class {settings['audited_class']}" if settings.get("audited_class") else ""
     files = [name for name in _HASHES if "file" in _HASHES[name] and settings.get(name)]
     measured = [f"{METRICS[p.metric]} {p.value:.3f} ({p.lower:.3f} to {p.upper:.3f})" for p in result.performance]
     limit = f"At most {text.percent(result.limit)} of people may be affected"
