@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import isnan
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from fairfox.assessment import (
+    Limits,
+    audited_class,
+    decisions_of,
+    findings_of,
+    intersections_of,
+    map_checks,
+    performance_of,
+)
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.certificates.path import Certificates
 from fairfox.choices.tests import TOTAL, lookup_test
-from fairfox.data.dataset import Dataset, group_name
-from fairfox.data.table import is_level, load_table
+from fairfox.data.table import load_table
 from fairfox.errors import OptionError, installed_versions
-from fairfox.explain import common_cause, explain
+from fairfox.explain import explain
 from fairfox.fairtests.fitted import (
     FittedTest,
     Fold,
@@ -34,28 +40,19 @@ from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings, measure_folds
 from fairfox.fairtests.registry import applicable, settings_by_test
-from fairfox.findings import AuditRecord, Features, Finding, Streamed, TestComparison
-from fairfox.maps.check import MapCheck, Support, check_map
+from fairfox.findings import AuditRecord, Features, Streamed, TestComparison
+from fairfox.maps.check import MapCheck, Support
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
-from fairfox.models.protocol import Output
-from fairfox.options import EVERYONE, AuditOptions, defaults_sha256, refuse_outside
-from fairfox.report.sentences import over_words
-from fairfox.result import AuditResult, finding_of, gap_parts, intersections_of
+from fairfox.options import AuditOptions, defaults_sha256, refuse_outside
+from fairfox.result import AuditResult
 from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
 from fairfox.statistics.groups import (
     Certainty,
-    Decisions,
-    Rule,
     agreement,
     default_delta,
-    delta_for,
-    is_bounded,
-    own_deltas,
     score_unit,
 )
-from fairfox.statistics.performance import Performance, performance
-from fairfox.statistics.verdict import ALLOWED, Gap, held_back
 
 _log = logging.getLogger("fairfox")
 _HELD = " Given columns stay as they are, and with them what they explain of the others: {}."
@@ -314,7 +311,7 @@ def _result(
     streamed: Streamed | None = None,
 ) -> AuditRecord:
     """Return what was found, with all that statistics say about it."""
-    options, limits = inputs.options, _limits(inputs, readings.people, null)
+    options, limits = inputs.options, Limits.of(inputs, readings.people, null)
     before, trust = readings.main, _reliability(inputs, readings, limits.delta)
     checks = map_checks(inputs, readings, support, limits.delta)  # of everyone, as gaps are
     if options.abstain:
@@ -323,13 +320,13 @@ def _result(
     if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     certainty = _certainty(inputs, readings, before, limits, streamed)
-    mapped, decisions = readings.moved.counterfactual, _decisions(inputs)
+    mapped, decisions = readings.moved.counterfactual, decisions_of(inputs)
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
         interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
         confident=certainty.confident, p_values=certainty.p_values, significant=certainty.significant,
         predictions=inputs.predictions, encoded=readings.people.x, ids=inputs.data.ids,
-        findings=_findings(inputs, readings, before, limits, null, streamed, decisions),
+        findings=findings_of(inputs, readings, before, limits, null, streamed, decisions),
         features=_explained(inputs, readings, progress), counterfactual=mapped,
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
         delta=limits.delta, deltas=limits.by_group, test=options.main, unit=score_unit(options, inputs.target.unit),
@@ -340,7 +337,7 @@ def _result(
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
         reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
-        performance=_performance(inputs),
+        performance=performance_of(inputs),
     )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 
@@ -361,137 +358,6 @@ def _certainty(
     if streamed is None or streamed.threshold is None or found.p_values is None:
         return found
     return replace(found, significant=found.p_values <= streamed.threshold.p)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What effects and shares of people are compared with."""
-
-    delta: float
-    by_group: dict[str, float]  # deltas of single groups, by their full names
-    everyones: float | Tensor  # delta of each person (N,), where groups have their own
-    shares: dict[str, float]  # largest shares of flagged people, by the full names of groups; "" is everyone
-    rule: Rule
-
-
-def _limits(inputs: Inputs, people: Dataset, null: Null | None) -> Limits:
-    options = inputs.options
-    delta = delta_for(options, inputs.predictions, inputs.target.unit)
-    if options.delta_from_null and null is not None and not isnan(null.delta):  # somebody was judged
-        delta = null.delta
-    by_group, shares = inputs.by_group(options.delta_by_group), inputs.by_group(options.limits)
-    rule = Rule(
-        decision_threshold=options.decision_threshold, fdr=options.fdr, allowed=shares.get(EVERYONE, ALLOWED),
-        limits=shares, over=over_words(score_unit(options, inputs.target.unit), delta, by_group, options),
-        bounded=is_bounded(options, inputs.target.unit), seed=options.seed,
-        folds=None if inputs.protected_values is not None else options.folds,
-    )  # fmt: skip
-    return Limits(delta, by_group, own_deltas(people, delta, by_group), shares, rule)
-
-
-def _findings(
-    inputs: Inputs,
-    readings: Readings,
-    before: Measurement,
-    limits: Limits,
-    null: Null | None,
-    streamed: Streamed | None,
-    decisions: Decisions | None,
-) -> tuple[Finding, ...]:
-    """Return what was found for each protected variable, with a verdict that says no more than is known."""
-    found = [
-        finding_of(
-            readings,
-            v,
-            predictions=inputs.predictions,
-            delta=limits.everyones,
-            fitted=inputs.fitting_values,
-            merged=dict(source.merged),
-            rule=limits.rule,
-            before=before,
-            decisions=decisions,
-            streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
-        )
-        for v, source in enumerate(inputs.encoding.sources)
-    ]
-    by_chance = null is not None and null.delta > limits.delta
-    how: dict[str, Any] = {"allowed": limits.rule.allowed, "points": inputs.target.unit == "probability"}
-    total = inputs.options.main == TOTAL and _is_total(inputs)
-    for v, each in enumerate(found):
-        gaps = _gaps(each, readings.people, v, limits) if total else []
-        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, **how))
-    if readings.curve:  # the assumption that it speaks of is made
-        size, delta = inputs.options.batch_size, limits.delta
-        causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
-        found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
-    if not inputs.options.info.needs_graph:
-        return tuple(found)
-    whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
-    parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
-    return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
-
-
-def _is_total(inputs: Inputs) -> bool:
-    """Return whether a map should account for the whole gap between groups: nothing is held equal."""
-    held = inputs.options.hold_others and len(inputs.data.protected) > 1
-    return not (inputs.options.given or held or inputs.options.info.needs_graph)
-
-
-def _gaps(finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
-    """Return the gaps between the mean predictions of groups, beside the mean effects."""
-    weights = torch.ones(len(people)) if people.weights is None else people.weights.cpu()
-    means = {group.level: group.mean_prediction for group in finding.groups}
-    own = [people.c[:, variable].cpu() == k for k in range(len(finding.levels))]
-    shares = {level: float(weights[who].sum() / weights.sum()) for level, who in zip(finding.levels, own, strict=True)}
-    return [
-        Gap(group.name, group_name(finding.name, to), means[to] - means[group.level], effect,
-            limits.by_group.get(group.name, limits.delta), shares[group.level], shares[to])
-        for group in finding.groups if group.level in shares for to, effect in group.towards.items() if to in shares
-    ]  # fmt: skip
-
-
-def _decisions(inputs: Inputs) -> Decisions | None:
-    """Return who gets a yes; None where no prediction is one."""
-    return None if inputs.cut is None else Decisions(inputs.cut, _yes(inputs))
-
-
-def _yes(inputs: Inputs) -> Tensor | None:
-    """Return whose label (N,) is a yes, of two classes the audited one, or else the second; None of others."""
-    y, values = inputs.data.y, inputs.encoding.label_values
-    if y is None or values is None or len(values) != 2:
-        return None
-    return 1 - y if is_level(values[0], inputs.options.positive) else y
-
-
-def _audited_class(inputs: Inputs) -> str | None:
-    """Return the class whose probability is audited: by the model's own names, or else the label's; None: unknown."""
-    classes = None if inputs.described is None else inputs.described.classes
-    output, values = getattr(inputs.target, "output", Output(inputs.target.unit)), inputs.encoding.label_values
-    if output.unit == "value":
-        return None
-    if classes:
-        return str(classes[-1 if output.column is None else output.column])
-    if values is None or len(values) != 2:
-        return None
-    return str(values[0] if is_level(values[0], inputs.options.positive) else values[1])
-
-
-def _performance(inputs: Inputs) -> tuple[Performance, ...]:
-    """Return how well the predictions tell the label."""
-    y, data = labelled_yes(inputs), inputs.data
-    if y is None:
-        return ()
-    out = inputs.predictions.sigmoid() if inputs.target.unit == "logit" else inputs.predictions
-    weights = None if data.weights is None else data.weights.double().numpy(force=True)
-    return performance(out.double().numpy(force=True), y.double().numpy(force=True), weights)
-
-
-def labelled_yes(inputs: Inputs) -> Tensor | None:
-    """Return whether each label is a yes (N,), or the number that it is where numbers are predicted; None without."""
-    numbers = inputs.encoding.label_values is None
-    if inputs.data.y is None or numbers != (inputs.target.unit == "value"):
-        return None
-    return inputs.data.y if numbers else _yes(inputs)
 
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
@@ -528,22 +394,6 @@ def _certificates(
         reasons=[own or other for own, other in zip(main.reasons, moved.reasons, strict=True)], delta=delta,
         limits=everyones, total=not moves, progress=lambda done: progress("certifying", 0.95 + 0.05 * done),
     )  # fmt: skip
-
-
-def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
-    """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
-    data, moved = readings.people, readings.moved
-    if moved.counterfactuals is None or moved.effect is None:
-        return ()
-    found: list[MapCheck] = []
-    points, total = inputs.target.unit == "probability", _is_total(inputs)
-    about: dict[str, Any] = {"delta": delta, "points": points, "total": total}
-    for q, contrast in enumerate(moved.contrasts):
-        share = readings.alignment[contrast.variable].value if inputs.options.info.aligned else 1.0
-        effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]
-        rows, shown = moved.counterfactuals, moved.worst == q
-        found += check_map(data, contrast, inputs.predictions, effects, rows, shown=shown, support=own, **about)
-    return tuple(found)
 
 
 def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:
@@ -590,7 +440,7 @@ def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, second
         "model_kind": inputs.target.kind,
         "differentiable": inputs.target.differentiable,
         "cut": inputs.cut,
-        "audited_class": _audited_class(inputs),
+        "audited_class": audited_class(inputs),
         "repaired": inputs.described is not None and inputs.described.repaired_with is not None,
         "defaults_sha256": defaults_sha256(),
         "versions": {"python": platform.python_version(), **installed_versions(*_PACKAGES)},

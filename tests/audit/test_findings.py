@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 
 import fairfox
+from fairfox.assessment import finding_of
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.benchmark.worlds import LENDING
 from fairfox.data.contrasts import derivatives, moves
@@ -23,7 +24,6 @@ from fairfox.fairtests.effect import Share
 from fairfox.fairtests.protocol import Measurement, combine
 from fairfox.fairtests.readings import Readings
 from fairfox.findings import Finding
-from fairfox.result import finding_of
 from fairfox.statistics.groups import Rule, own_deltas
 
 SEX = Protected("sex", "binary", ("Female", "Male"))

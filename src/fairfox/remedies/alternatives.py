@@ -19,6 +19,7 @@ import pyarrow.csv
 import torch
 from torch import Tensor
 
+from fairfox.assessment import labelled_yes
 from fairfox.auxiliary.adversarial import train_networks
 from fairfox.auxiliary.model import infer_groups
 from fairfox.choices.kinds import Number
@@ -34,7 +35,6 @@ from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, Output, TargetModel, predict
 from fairfox.models.torch import TorchModel
 from fairfox.options import AuditOptions, refuse_outside
-from fairfox.pipeline import labelled_yes
 from fairfox.remedies.learning import fit_correction
 from fairfox.report.charts import frontier_chart
 from fairfox.report.files import write_files

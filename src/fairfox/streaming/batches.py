@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor, nn
 
+from fairfox.assessment import contrast_effects, contrast_words
 from fairfox.auxiliary.model import infer_groups
 from fairfox.auxiliary.training import centre_and_spread
 from fairfox.data.dataset import Dataset, group_name
@@ -37,7 +38,6 @@ from fairfox.gradients.jacobian import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
 from fairfox.report.files import booleans_column, numbers_column
-from fairfox.result import contrast_effects, contrast_words
 from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
 from fairfox.streaming.sources import ModelSource, decoded, ids_of
