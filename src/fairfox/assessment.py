@@ -81,26 +81,22 @@ def findings_of(
     decisions: Decisions | None,
 ) -> tuple[Finding, ...]:
     """Return what was found for each protected variable, with a verdict that says no more than is known."""
-    found = [
-        finding_of(
-            readings,
-            v,
-            predictions=inputs.predictions,
-            delta=limits.everyones,
-            fitted=inputs.fitting_values,
-            merged=dict(source.merged),
-            rule=limits.rule,
-            before=before,
-            decisions=decisions,
+    sources, whole = inputs.encoding.sources, replace(readings, main=before)  # the gap is one of everyone
+
+    def of(seen: Readings, v: int) -> Finding:
+        return finding_of(
+            seen, v, predictions=inputs.predictions, delta=limits.everyones, fitted=inputs.fitting_values,
+            merged=dict(sources[v].merged), rule=limits.rule, before=before, decisions=decisions,
             streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
-        )
-        for v, source in enumerate(inputs.encoding.sources)
-    ]
+        )  # fmt: skip
+
+    found = [of(readings, v) for v in range(len(sources))]
     by_chance = null is not None and null.delta > limits.delta
     how: dict[str, Any] = {"allowed": limits.rule.allowed, "points": inputs.target.unit == "probability"}
     total = inputs.options.main == TOTAL and _is_total(inputs)
     for v, each in enumerate(found):
-        gaps = _gaps(each, readings.people, v, limits) if total else []
+        everyone = each if inputs.options.abstain is None else of(whole, v)
+        gaps = _gaps(everyone, readings.people, v, limits) if total else []
         found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, **how))
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
@@ -108,7 +104,6 @@ def findings_of(
         found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
     if not inputs.options.info.needs_graph:
         return tuple(found)
-    whole = replace(readings, main=before)  # as in the verdict: whoever is left out belongs to the gap as well
     parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
@@ -142,20 +137,30 @@ def _yes(inputs: Inputs) -> Tensor | None:
     y, values = inputs.data.y, inputs.encoding.label_values
     if y is None or values is None or len(values) != 2:
         return None
-    return 1 - y if is_level(values[0], inputs.options.positive) else y
+    return 1 - y if audited_class(inputs) == str(values[0]) else y
 
 
 def audited_class(inputs: Inputs) -> str | None:
-    """Return the class whose probability is audited: by the model's own names, or else the label's; None: unknown."""
-    classes = None if inputs.described is None else inputs.described.classes
-    output, values = getattr(inputs.target, "output", Output(inputs.target.unit)), inputs.encoding.label_values
+    """Return the class whose prediction is audited, by the label's name or else the model's; None: unknown."""
+    positive, values = inputs.options.positive, inputs.encoding.label_values
+    output = getattr(inputs.target, "output", Output(inputs.target.unit))
     if output.unit == "value":
         return None
-    if classes:
-        return str(classes[-1 if output.column is None else output.column])
-    if values is None or len(values) != 2:
-        return None
-    return str(values[0] if is_level(values[0], inputs.options.positive) else values[1])
+    if values is not None and len(values) == 2:
+        first = is_level(values[0], positive) or (output.column == 0 and not is_level(values[1], positive))
+        return str(values[0] if first else values[1])
+    classes = None if inputs.described is None else inputs.described.classes
+    return None if not classes else str(classes[-1 if output.column is None else output.column])
+
+
+def label_warnings(inputs: Inputs, found: Sequence[Performance]) -> list[str]:
+    """Return a sentence where predictions are lower for people with a yes: the label may be read upside down."""
+    if not found or found[0].metric != "auc" or not found[0].upper < 0.5:
+        return []
+    who = f"people whose '{inputs.options.label}' is '{audited_class(inputs)}'"
+    return [
+        f"Predictions are lower for {who} (AUC {found[0].value:.2f}); was another one meant (positive, --positive)?"
+    ]
 
 
 def performance_of(inputs: Inputs) -> tuple[Performance, ...]:
@@ -176,14 +181,14 @@ def labelled_yes(inputs: Inputs) -> Tensor | None:
     return inputs.data.y if numbers else _yes(inputs)
 
 
-def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], delta: float) -> tuple[MapCheck, ...]:
+def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], limits: Limits) -> tuple[MapCheck, ...]:
     """Return for each group and contrast whether the map accounts for the gap between groups and stays on the data."""
     data, moved = readings.people, readings.moved
     if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
     points, total = inputs.target.unit == "probability", _is_total(inputs)
-    about: dict[str, Any] = {"delta": delta, "points": points, "total": total}
+    about: dict[str, Any] = {"delta": limits.delta, "deltas": limits.by_group, "points": points, "total": total}
     for q, contrast in enumerate(moved.contrasts):
         share = readings.alignment[contrast.variable].value if inputs.options.info.aligned else 1.0
         effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]

@@ -165,6 +165,12 @@ class ReportOptions:
     )  # fmt: skip
 
 
+OF_VERDICT = (*(f.name for f in fields(ReportOptions)), "delta", "max_flagged", "decision_threshold")
+NOT_OF_FIT = (*OF_VERDICT, "on", "folds", "max_minutes")  # what says nothing about a fit, a repair, alternatives:
+NOT_OF_REPAIR = tuple(name for name in (*NOT_OF_FIT, "test", "settings") if name != "decision_threshold")
+NOT_OF_ALTERNATIVES = (*(n for n in OF_VERDICT if n != "delta"), "test", "settings", "folds", "refits")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions):
     """Every option of an audit, checked when it is made.
@@ -273,9 +279,20 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
         allowed = {f.name for group in (ModelOptions, ReportOptions) for f in fields(group)}
         refuse_unknown(more)
         for name in more:
-            if name not in allowed or name in ("null", "delta_from_null"):
+            if name in ("null", "delta_from_null"):
+                raise OptionError(
+                    f"{name} fits a test for each shuffle, so it is for fairfox.audit alone; leave it out"
+                )
+            if name not in allowed:
                 raise OptionError(f"{name} is decided when a test is fitted; fit another test with it (fairfox fit)")
         return replace(self, **named, **more)
+
+    def without(self, names: Iterable[str], what: str) -> AuditOptions:
+        """Return itself, or raise where one of these options is given: what is made would ignore it."""
+        for f in fields(self):
+            if f.name in names and getattr(self, f.name) != ({} if f.default is MISSING else f.default):
+                raise OptionError(f"{f.name} says nothing about {what}; leave it out")
+        return self
 
     def recorded(self) -> dict[str, Any]:
         """Return every option as plain values for files; tables only as whether there was one."""

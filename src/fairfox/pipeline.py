@@ -17,6 +17,7 @@ from fairfox.assessment import (
     decisions_of,
     findings_of,
     intersections_of,
+    label_warnings,
     map_checks,
     performance_of,
 )
@@ -44,7 +45,7 @@ from fairfox.findings import AuditRecord, Features, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
-from fairfox.options import AuditOptions, defaults_sha256, refuse_outside
+from fairfox.options import NOT_OF_FIT, AuditOptions, defaults_sha256, refuse_outside
 from fairfox.result import AuditResult
 from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
 from fairfox.statistics.groups import (
@@ -203,7 +204,7 @@ def fit(
         weights=weights,
         seed=seed,
     )
-    return fit_with(table, chosen)
+    return fit_with(table, chosen.without(NOT_OF_FIT, "a fit"))
 
 
 def fit_with(table: object, options: AuditOptions, model: object = None) -> FittedTest:
@@ -313,14 +314,14 @@ def _result(
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, Limits.of(inputs, readings.people, null)
     before, trust = readings.main, _reliability(inputs, readings, limits.delta)
-    checks = map_checks(inputs, readings, support, limits.delta)  # of everyone, as gaps are
+    checks = map_checks(inputs, readings, support, limits)  # of everyone, as gaps are
     if options.abstain:
         readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
     if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
         trust = replace(trust, rows=main.counterfactual)
     certainty = _certainty(inputs, readings, before, limits, streamed)
-    mapped, decisions = readings.moved.counterfactual, decisions_of(inputs)
+    mapped, decisions, predicts = readings.moved.counterfactual, decisions_of(inputs), performance_of(inputs)
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
         interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
@@ -331,13 +332,13 @@ def _result(
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
         delta=limits.delta, deltas=limits.by_group, test=options.main, unit=score_unit(options, inputs.target.unit),
         meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
-        warnings=_warnings(inputs, readings, trust, streamed, checks), weights=inputs.data.weights,
+        warnings=(*_warnings(inputs, readings, trust, streamed, checks), *label_warnings(inputs, predicts)),
+        weights=inputs.data.weights, performance=predicts,
         checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
         certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
         reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
-        performance=performance_of(inputs),
     )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
 

@@ -10,24 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
+from fairfox.cli import options as cli
 from fairfox.cli.config import CONFIG, config_option
-from fairfox.cli.options import (
-    AUDIT_FILES,
-    DECLARED,
-    FILE,
-    FOLDER,
-    Grouped,
-    audit_options,
-    endpoint_options,
-    find_model,
-    given_options,
-    once,
-    reference_option,
-    switch,
-    take_endpoint_options,
-    trust_option,
-    typed_command,
-)
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError, redacted
 from fairfox.options import DATA, ESTIMATION, MODEL, RULE, AuditOptions
@@ -42,21 +26,21 @@ _REPAIR = "Audit MODEL together with the repair that `fairfox repair` wrote for 
 _ALTERNATIVES = "Show the alternatives.json that `fairfox alternatives` wrote in the sign-off."
 
 
-@click.command(cls=Grouped)
+@click.command(cls=cli.Grouped)
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*DECLARED)
-@once("--sample", click.IntRange(min=1), "N", "Audit N random people of TABLE.", section=DATA)
-@trust_option
+@cli.audit_options(*cli.DECLARED)
+@cli.once("--sample", click.IntRange(min=1), "N", "Audit N random people of TABLE.", section=DATA)
+@cli.trust_option
 @config_option
-@once("--cannot-tell", click.Choice(("pass", "fail")), None, _UNSURE, section=RULE)
-@once("--graph", FILE, "FILE", _GRAPH, section=ESTIMATION, common=False)
-@once("--repair", FILE, "FILE", _REPAIR, section=MODEL, common=False)
-@once("--alternatives", FILE, "FILE", _ALTERNATIVES, common=False)
-@reference_option
-@endpoint_options
-@switch("--include-rows", "Also write the raw rows of flagged people.")
-@once("--out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-audit", show_default=True)
+@cli.once("--cannot-tell", click.Choice(("pass", "fail")), None, _UNSURE, section=RULE)
+@cli.once("--graph", cli.FILE, "FILE", _GRAPH, section=ESTIMATION, common=False)
+@cli.once("--repair", cli.FILE, "FILE", _REPAIR, section=MODEL, common=False)
+@cli.once("--alternatives", cli.FILE, "FILE", _ALTERNATIVES, common=False)
+@cli.reference_option
+@cli.endpoint_options
+@cli.switch("--include-rows", "Also write the raw rows of flagged people.")
+@cli.once("--out", cli.FOLDER, "DIR", f"Folder for {cli.AUDIT_FILES}.", default="fairfox-audit", show_default=True)
 def audit(
     model: str,
     table: Path,
@@ -88,8 +72,8 @@ def audit(
     from fairfox.streaming.files import audit_files, files_in
     from fairfox.streaming.sources import ModelSource, must_stream
 
-    endpoint = take_endpoint_options(values)
-    chosen = AuditOptions(**_with_graph(given_options(values), graph))
+    endpoint = cli.take_endpoint_options(values)
+    chosen = AuditOptions(**_with_graph(cli.given_options(values), graph))
     config = click.get_current_context().meta.get(CONFIG)
     read = (table, model, repair, alternatives, reference, graph, chosen.protected_from, config)
     keep_inputs([out / name for name in OUTPUTS], *read)
@@ -128,7 +112,7 @@ def _target(model: str, repair: Path | None, options: AuditOptions, *, trust: bo
     from fairfox.data.files import file_sha256
     from fairfox.models.http import Endpoint
 
-    target = find_model(model, trust=trust, endpoint=endpoint)
+    target = cli.find_model(model, trust=trust, endpoint=endpoint)
     if isinstance(target, Endpoint) and options.certify:  # before the first call
         raise OptionError(
             "A model behind a URL only returns predictions, and certificates need the model itself; omit --certify, or "
@@ -155,7 +139,7 @@ def _recorded(target: object) -> dict[str, Any]:
         "model_sha256": file_sha256(given["model"]),
         "repair_sha256": None if given["repair"] is None else file_sha256(given["repair"]),
         "config_sha256": None if config is None else file_sha256(config),
-        "command": typed_command(),
+        "command": cli.typed_command(),
         "sample": given["sample"],
         "cannot_tell": given["cannot_tell"],
         "protected_from": None if given["protected_from"] is None else str(given["protected_from"]),

@@ -9,26 +9,14 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from fairfox.cli import options as cli
 from fairfox.cli.audit import sampled
-from fairfox.cli.options import (
-    COUNT,
-    DECLARED,
-    FILE,
-    FOLDER,
-    FiniteRange,
-    Grouped,
-    audit_options,
-    given_options,
-    once,
-    reference_option,
-    trust_option,
-)
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import FileError, OptionError
 from fairfox.options import DATA, RULE, AuditOptions, split_names
 
 _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
-_OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+_OPTIONS = tuple(name for name in cli.DECLARED if name not in _NOT_HERE)
 _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
 _MARGIN = "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]"
@@ -40,20 +28,20 @@ _TRUE_SHARE = "With --max-flagged: true share of people over delta to detect.  [
 _MAX_FLAGGED = "Plan for this limit on the share of people over delta, not for the mean |effect|."
 _SPREAD = "Without RESULT: standard error of the mean times the root of the number of people."
 _PAGE = "File for the page; its folder is created if needed.  [default: report.html in the folder RESULT]"
-_SHARE, _POWER = FiniteRange(0, 1, share=True), FiniteRange(0, 1, min_open=True, max_open=True)
+_SHARE, _POWER = cli.FiniteRange(0, 1, share=True), cli.FiniteRange(0, 1, min_open=True, max_open=True)
 
 
-@click.command(cls=Grouped)
+@click.command(cls=cli.Grouped)
 @click.argument("a")
 @click.argument("b")
-@click.argument("table", required=False, type=FILE)
-@audit_options(*_OPTIONS, required=False)
-@once("--columns-b", str, "COL,...", "Columns that model B takes, if they differ from those of A.", section=DATA)
-@reference_option
-@once("--sample", COUNT, "N", "Compare on N random people of TABLE.", section=DATA)
-@trust_option
-@once("--margin", FiniteRange(0), "M", _MARGIN, section=RULE)
-@once("--out", FOLDER, "DIR", _OUT)
+@click.argument("table", required=False, type=cli.FILE)
+@cli.audit_options(*_OPTIONS, required=False)
+@cli.once("--columns-b", str, "COL,...", "Columns that model B takes, if they differ from those of A.", section=DATA)
+@cli.reference_option
+@cli.once("--sample", cli.COUNT, "N", "Compare on N random people of TABLE.", section=DATA)
+@cli.trust_option
+@cli.once("--margin", cli.FiniteRange(0), "M", _MARGIN, section=RULE)
+@cli.once("--out", cli.FOLDER, "DIR", _OUT)
 def compare(a: str, b: str, table: Path | None, *, margin: float | None, out: Path | None, **values: Any) -> None:
     """Compare two models on the same people, or two audits of one model.
 
@@ -116,7 +104,7 @@ def _compare_models(
     from fairfox.models.loading import load_model
     from fairfox.result import AuditResult
 
-    given = given_options(values)
+    given = cli.given_options(values)
     if "protected" in given:
         AuditOptions(**given)  # a wrong option is named before any model is loaded
     people, rows = sampled(load_table(table), sample, seed=given["seed"])
@@ -137,14 +125,18 @@ def _compare_models(
 
 
 @click.command()
-@click.argument("result", required=False, type=FILE)
-@once("--effect", FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]")
-@once("--limit", FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]")
-@once("--share", _SHARE, "SHARE", _TRUE_SHARE)
-@once("--max-flagged", _SHARE, "SHARE", _MAX_FLAGGED)
-@once("--spread", FiniteRange(0), "S", _SPREAD)
-@once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
-@click.option("--people", multiple=True, type=COUNT, metavar="N", help="Also for N people; repeat.")
+@click.argument("result", required=False, type=cli.FILE)
+@cli.once(
+    "--effect", cli.FiniteRange(0, min_open=True), "E", "True mean |effect| to detect.  [default: that of RESULT]"
+)
+@cli.once(
+    "--limit", cli.FiniteRange(0), "L", "Value that the mean |effect| must exceed.  [default: the delta of RESULT]"
+)
+@cli.once("--share", _SHARE, "SHARE", _TRUE_SHARE)
+@cli.once("--max-flagged", _SHARE, "SHARE", _MAX_FLAGGED)
+@cli.once("--spread", cli.FiniteRange(0), "S", _SPREAD)
+@cli.once("--power", _POWER, "P", "Probability of detecting the effect.", default=0.8, show_default=True)
+@click.option("--people", multiple=True, type=cli.COUNT, metavar="N", help="Also for N people; repeat.")
 def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> None:
     """Say how many people an audit needs to detect an effect of a given size.
 
@@ -166,8 +158,8 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
 
 
 @click.command()
-@click.argument("result", type=FILE)
-@once("-o --out", FILE, "FILE", _PAGE)
+@click.argument("result", type=cli.FILE)
+@cli.once("-o --out", cli.FILE, "FILE", _PAGE)
 def report(result: Path, *, out: Path | None) -> None:
     """Write the page of the folder RESULT again from its report.json, without the model and the table.
 

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from fairfox.cli.options import (
-    DECLARED,
-    FOLDER,
-    FiniteRange,
-    Grouped,
-    Option,
-    audit_options,
-    given_options,
-    once,
-    reference_option,
-    switch,
-    trust_option,
-)
+from fairfox.cli import options as cli
 from fairfox.cli.progress import progress_bar, say
-from fairfox.options import MODEL, PROTECTED, RULE, AuditOptions, ReportOptions
+from fairfox.options import MODEL, NOT_OF_REPAIR, PROTECTED, RULE, AuditOptions
 
-_NOT_HERE = {  # options of an audit that say nothing about a repair
-    *(f.name for f in fields(ReportOptions)),
-    *("delta", "max_flagged", "protected_from", "on", "folds", "max_minutes", "test", "settings", "id"),
-}
-_OPTIONS = tuple(name for name in DECLARED if name not in _NOT_HERE)
+_NOT_HERE = {*NOT_OF_REPAIR, "protected_from", "id"}
+_OPTIONS = tuple(name for name in cli.DECLARED if name not in _NOT_HERE)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing."
 _PROTECTED = "Let the repaired model take the protected column. In lending or hiring this may be unlawful."
@@ -39,15 +24,15 @@ _LOSS = "How much performance the best alternative may lose: in AUC, or as a sha
 _ALTERNATIVES = "Folder for alternatives.json, alternatives.csv and alternatives.svg."
 
 
-@click.command(cls=Grouped, short_help="Repair a model without training it again, and save the repair.")
+@click.command(cls=cli.Grouped, short_help="Repair a model without training it again, and save the repair.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*_OPTIONS)
-@once("--strength", FiniteRange(0, 1), "S", _STRENGTH, default="1", show_default=True, section=MODEL)
-@switch("--use-protected", _PROTECTED, section=PROTECTED)
-@switch("--keep-rate", _RATE, section=RULE)
-@trust_option
-@once("-o --out", _FILE, "FILE", "File to write.", default="repaired.fox", show_default=True)
+@cli.audit_options(*_OPTIONS)
+@cli.once("--strength", cli.FiniteRange(0, 1), "S", _STRENGTH, default="1", show_default=True, section=MODEL)
+@cli.switch("--use-protected", _PROTECTED, section=PROTECTED)
+@cli.switch("--keep-rate", _RATE, section=RULE)
+@cli.trust_option
+@cli.once("-o --out", _FILE, "FILE", "File to write.", default="repaired.fox", show_default=True)
 def repair(
     model: str,
     table: Path,
@@ -74,7 +59,7 @@ def repair(
         raise FileError(
             f"'{model}' is not a file, and a repair is stored for a model file; give one, such as skops or ONNX"
         )
-    options, target = AuditOptions(**given_options(values)), load_model(model, trust=trust_model)
+    options, target = AuditOptions(**cli.given_options(values)), load_model(model, trust=trust_model)
     repaired = repair_with(target, table, options, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
     repaired.save(out, model=model)
     correction, known = repaired.correction, repaired.correction.test.known
@@ -85,15 +70,17 @@ def repair(
     say(f"Written: {out}")
 
 
-@click.command(cls=Grouped, short_help="Find less unequal alternatives to a model, and what they cost.")
+@click.command(cls=cli.Grouped, short_help="Find less unequal alternatives to a model, and what they cost.")
 @click.argument("model")
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta", "max_minutes")
-@click.option("--candidate", multiple=True, cls=Option, metavar="MODEL", section=MODEL, help=_CANDIDATE)
-@once("--max-loss", FiniteRange(0, 1, max_open=True), "L", _LOSS, default="0.005", show_default=True, section=RULE)
-@reference_option
-@trust_option
-@once("--out", FOLDER, "DIR", _ALTERNATIVES, default="fairfox-alternatives", show_default=True)
+@cli.audit_options(*(name for name in _OPTIONS if name not in ("refits", "decision_threshold")), "delta", "max_minutes")
+@click.option("--candidate", multiple=True, cls=cli.Option, metavar="MODEL", section=MODEL, help=_CANDIDATE)
+@cli.once(
+    "--max-loss", cli.FiniteRange(0, 1, max_open=True), "L", _LOSS, default="0.005", show_default=True, section=RULE
+)
+@cli.reference_option
+@cli.trust_option
+@cli.once("--out", cli.FOLDER, "DIR", _ALTERNATIVES, default="fairfox-alternatives", show_default=True)
 def alternatives(
     model: str,
     table: Path,
@@ -116,7 +103,7 @@ def alternatives(
     from fairfox.remedies.alternatives import alternatives as find
 
     keep_inputs([out / name for name in FILES], table, reference, model, *candidate)
-    options, own = given_options(values), ("protected", "label", "delta", "given", "columns", "seed")
+    options, own = cli.given_options(values), ("protected", "label", "delta", "given", "columns", "seed")
     named: dict[str, Any] = {"label": None, **{name: options.pop(name) for name in own if name in options}}
     with progress_bar(Console(stderr=True)) as progress:
         target, *others = (load_model(spec, trust=trust_model) for spec in (model, *candidate))

@@ -9,26 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairfox.cli import options as cli
 from fairfox.cli.audit import print_written
-from fairfox.cli.options import (
-    AUDIT_FILES,
-    COUNT,
-    DECLARED,
-    FOLDER,
-    Grouped,
-    audit_options,
-    endpoint_options,
-    find_model,
-    given_options,
-    once,
-    switch,
-    take_endpoint_options,
-    trust_option,
-    typed_command,
-)
 from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import OptionError
-from fairfox.options import EVERYONE, AuditOptions, ModelOptions, ReportOptions
+from fairfox.options import EVERYONE, NOT_OF_FIT, AuditOptions, ModelOptions
 
 if TYPE_CHECKING:
     from fairfox.findings import AuditRecord
@@ -38,17 +23,14 @@ _ENGINE = (
     "What does the work: this process with everyone in memory, processes that stream files, Spark or Dask.  "
     "[default: files for Parquet, else memory]"
 )
-_NOT_OF_FIT = {  # options of an audit that say nothing about the fit
-    *(f.name for group in (ModelOptions, ReportOptions) for f in fields(group)),
-    *("delta", "max_flagged", "decision_threshold", "protected_from", "on", "folds", "max_minutes"),
-}
+_NOT_OF_FIT = {*(f.name for f in fields(ModelOptions)), *NOT_OF_FIT, "protected_from"}
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
-@click.command(cls=Grouped)
+@click.command(cls=cli.Grouped)
 @click.argument("table", type=click.Path(path_type=Path))
-@audit_options(*(name for name in DECLARED if name not in _NOT_OF_FIT))
-@once("-o --out", _FILE, "FILE", "File to write.", default="test.fox", show_default=True)
+@cli.audit_options(*(name for name in cli.DECLARED if name not in _NOT_OF_FIT))
+@cli.once("-o --out", _FILE, "FILE", "File to write.", default="test.fox", show_default=True)
 def fit(table: Path, *, out: Path, **values: Any) -> None:
     """Fit a fairness test on the people of TABLE and save it to a file, for `fairfox score`.
 
@@ -60,7 +42,7 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     from fairfox.pipeline import fit_with
 
     keep_inputs([out], table)
-    test = fit_with(table, AuditOptions(**given_options(values)))
+    test = fit_with(table, AuditOptions(**cli.given_options(values)))
     save_test(test, out)
     protected = ", ".join(p.name for p in test.known.protected)
     what = f"{test.options.main} was fitted on {len(test.known):,} people, protected: {protected}."
@@ -68,19 +50,21 @@ def fit(table: Path, *, out: Path, **values: Any) -> None:
     say(f"Written: {out}")
 
 
-@click.command(cls=Grouped)
+@click.command(cls=cli.Grouped)
 @click.argument("test", type=click.Path(path_type=Path))
 @click.argument("model")
 @click.argument("tables", metavar="TABLE...", nargs=-1, required=True)
-@audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
-@trust_option
-@endpoint_options
-@once("--engine", click.Choice(("memory", "files", "spark", "dask")), None, _ENGINE)
-@once("--workers", COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
-@once("--part-rows", COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False)
-@once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
-@switch("--overwrite", "For Parquet: replace other scores.", common=False)
-@once("-o --out", FOLDER, "DIR", f"Folder for {AUDIT_FILES}.", default="fairfox-score", show_default=True)
+@cli.audit_options("delta", "max_flagged", "positive", "output", "returns", "kind")
+@cli.trust_option
+@cli.endpoint_options
+@cli.once("--engine", click.Choice(("memory", "files", "spark", "dask")), None, _ENGINE)
+@cli.once("--workers", cli.COUNT, "N", "For Parquet: number of processes.  [default: one per core]", common=False)
+@cli.once(
+    "--part-rows", cli.COUNT, "N", "For Parquet: smallest number of people in a part.  [default: 500,000]", common=False
+)
+@cli.once("--device", str, "DEVICE", "For Parquet: score on a GPU, such as cuda.  [default: cpu]", common=False)
+@cli.switch("--overwrite", "For Parquet: replace other scores.", common=False)
+@cli.once("-o --out", cli.FOLDER, "DIR", f"Folder for {cli.AUDIT_FILES}.", default="fairfox-score", show_default=True)
 def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_model: bool, **options: Any) -> None:
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
 
@@ -94,12 +78,12 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     """
     engine = _engine(options.pop("engine"), tables)
     streamed = {name: value for name in _STREAMED if (value := options.pop(name))}
-    endpoint = take_endpoint_options(options)
-    read_as = given_options(options)
+    endpoint = cli.take_endpoint_options(options)
+    read_as = cli.given_options(options)
     if engine == "memory":
         if streamed:
             raise OptionError(f"--{next(iter(streamed)).replace('_', '-')} is for Parquet that is streamed; omit it")
-        loaded = find_model(model, trust=trust_model, endpoint=endpoint)
+        loaded = cli.find_model(model, trust=trust_model, endpoint=endpoint)
         print_written(*_score_table(test, loaded, model, tables[0], out, read_as))
         return
     from fairfox.models.http import is_url
@@ -107,7 +91,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     from fairfox.streaming.sources import ModelSource
 
     if not is_url(model) or endpoint.get("max_calls"):
-        find_model(model, trust=trust_model, endpoint=endpoint)  # refuses options that it is not for
+        cli.find_model(model, trust=trust_model, endpoint=endpoint)  # refuses options that it is not for
     if endpoint.get("max_calls"):
         if engine != "files":
             raise OptionError("--max-calls counts the calls of one process; omit it, or --engine")
@@ -117,7 +101,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     if set(delta) != {EVERYONE}:
         raise OptionError("A delta by group needs everyone in memory, but Parquet is streamed; give one delta for all")
     streamed |= {"delta": delta[EVERYONE], "max_flagged": read_as.pop("max_flagged", None), "options": read_as}
-    streamed |= {"engine": engine, "recorded": {"command": typed_command()}}
+    streamed |= {"engine": engine, "recorded": {"command": cli.typed_command()}}
     with progress_bar() as progress:
         result = score_files(test, source, tables, out, progress=progress, **streamed)
     print_written(result.record, files_in(out))

@@ -240,6 +240,15 @@ def missing_columns(data: Dataset) -> Tensor:
     return out
 
 
+def empty_blocks(data: Dataset, features: Sequence[Feature] | None = None) -> Tensor:
+    """Return who (N,) bool has a category that no fitting row has: an empty one-hot block."""
+    out = torch.zeros(len(data), dtype=torch.bool, device=data.x.device)
+    for f in data.features if features is None else features:
+        if f.kind == "categorical":
+            out |= data.x[:, f.columns].sum(1) < 0.5
+    return out
+
+
 def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:
     """Return x with every one-hot block clipped at 0 and renormalised.
 

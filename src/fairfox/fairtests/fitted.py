@@ -19,12 +19,12 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, i
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_qualities, predicted_values, proxy_strength
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.choices.tests import DIRECT, FAIR_TESTS, TOTAL
-from fairfox.data.dataset import Dataset, assign_folds, fitting_order, rows_sha256
+from fairfox.data.dataset import Dataset, assign_folds, empty_blocks, fitting_order, rows_sha256
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
 from fairfox.fairtests.effect import ROWS, Effect, Share, alignment_metric, model_alignment
 from fairfox.fairtests.faux import GradientTest
-from fairfox.fairtests.protocol import CounterfactualTest, Measurement, MeasuringTest
+from fairfox.fairtests.protocol import UNSEEN, CounterfactualTest, Measurement, MeasuringTest
 from fairfox.fairtests.registry import make_test, settings_by_test
 from fairfox.maps.check import Support
 from fairfox.maps.conditional import tells_group
@@ -176,12 +176,14 @@ class FittedTest:
         `predictions` are f(x) where already known; `step` is for finite differences, by default one that suits the
         first people.
         """
-        test = self.tests[name]
+        test, unseen = self.tests[name], empty_blocks(people)
         if isinstance(test, CounterfactualTest):
-            return test.measure(model, people, predictions=predictions, rows=False)
-        if isinstance(test, GradientTest):
-            return test.measure(model, people, step=step)
-        return test.measure(model, people)
+            found = test.measure(model, people, predictions=predictions, rows=False)
+        elif isinstance(test, GradientTest):
+            found = test.measure(model, people, step=step)
+        else:
+            found = test.measure(model, people)
+        return found.without(unseen, UNSEEN, people.x) if bool(unseen.any()) else found
 
     def deviations(
         self,

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, fitting_order, group_name, rows_sha256, tensors_sha256
+from fairfox.data.dataset import Dataset, empty_blocks, fitting_order, group_name, rows_sha256, tensors_sha256
 from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
+from fairfox.data.frames import to_native_frame
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
 from fairfox.errors import ColumnError, OptionError, did_you_mean
@@ -19,9 +20,10 @@ from fairfox.fairtests.registry import settings_by_test
 from fairfox.maps.conditional import check_given_columns
 from fairfox.maps.graph import read_graph
 from fairfox.models.adapters import BlackBoxModel, as_model, describe
-from fairfox.models.protocol import Description, TargetModel, check_predictions, predict
+from fairfox.models.protocol import Description, TargetModel, check_finite, check_predictions, predict
 from fairfox.options import EVERYONE, AuditOptions
 
+HALF = 0.5  # of a probability: a yes from here on, unless something else is said
 _EXAMPLE = 1000  # people whose predictions show what the model returns
 
 
@@ -78,7 +80,7 @@ class Inputs:
         if test is None:  # a stored test computes in float64
             dtype = torch.float32 if target.differentiable else torch.float64
             data, learnt = data.to(dtype), None if learnt is None else learnt.to(dtype)
-        predictions = check_predictions(predict(target, data.x, batch_size=options.batch_size), target.unit)
+        predictions = predictions_of(target, encoding, people, data, options.batch_size)
         return cls(
             options=replace(options, direct=is_direct_wanted(options, target)),
             encoding=encoding,
@@ -104,12 +106,8 @@ class Inputs:
 
     @property
     def cut(self) -> float | None:
-        """The prediction from which on the answer is yes: as asked, the model's own, or one half of a probability."""
-        own = None if self.described is None else self.described.threshold
-        if own is not None and isinstance(self.target, BlackBoxModel):  # it may be asked for another class or unit
-            own = float(self.target.output(torch.tensor([own], dtype=torch.float64)))
-        half = 0.5 if self.target.unit == "probability" else None
-        return next((cut for cut in (self.options.decision_threshold, own, half) if cut is not None), None)
+        """As asked, the model's own, or one half of a probability."""
+        return cut_of(self.target, self.described, self.options)
 
     def by_group(self, given: Mapping[str, float]) -> dict[str, float]:
         """Return numbers by the full names of their groups; "" is everyone."""
@@ -124,6 +122,29 @@ class Inputs:
                 raise OptionError(f"The group '{name}' is given twice, once as '{text}'; give it once")
             out[name] = value
         return out
+
+
+def predictions_of(target: TargetModel, encoding: Encoding, people: Table, data: Dataset, batch_size: int) -> Tensor:
+    """Return everyone's prediction (N,); a category that no fitting row has reaches a model on tables as it is."""
+    out, unseen = predict(target, data.x, batch_size=batch_size), empty_blocks(data)
+    if bool(unseen.any()) and isinstance(target, BlackBoxModel) and target.kind == "table":
+        out[unseen] = ask_table(target, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
+    return check_predictions(out, target.unit)
+
+
+def ask_table(target: BlackBoxModel, encoding: Encoding, people: Table) -> Tensor:
+    """Return the predictions (N,) of a model on tables for people as they are in their table."""
+    own = to_native_frame(people.select(list(encoding.columns)))
+    return check_finite(target.output(target.ask(own, len(people))), len(people))
+
+
+def cut_of(target: TargetModel, described: Description | None, options: AuditOptions) -> float | None:
+    """Return the prediction from which on the answer is yes; None where no prediction is one."""
+    own = None if described is None else described.threshold
+    if own is not None and isinstance(target, BlackBoxModel):  # it may be asked for another class or unit
+        own = float(target.output(torch.tensor([own], dtype=torch.float64)))
+    half = HALF if target.unit == "probability" else None
+    return next((cut for cut in (options.decision_threshold, own, half) if cut is not None), None)
 
 
 def read_encoding(

@@ -15,6 +15,7 @@ from fairfox.maps.protocol import UNKNOWN
 from fairfox.models.protocol import Model
 
 NOBODY = "nobody to compare with"
+UNSEEN = "a category that no fitting row has"
 
 
 class FairnessTest(Protocol):
@@ -121,6 +122,20 @@ class Measurement:
             value = getattr(self, name)
             own[name] = None if value is None else value.index_select(_PEOPLE_IN.get(name, 0), rows.to(value.device))
         return replace(self, **own, reasons=tuple(self.reasons[row] for row in rows.tolist()))
+
+    def without(self, who: Tensor, reason: str, x: Tensor) -> Measurement:
+        """Return the same with these people (N,) bool abstained; they keep their rows x (N, D)."""
+        gone, rows = who.to(self.score.device), self.counterfactuals
+        return replace(
+            self,
+            score=torch.where(gone, 0.0, self.score),
+            effect=None if self.effect is None else torch.where(gone, 0.0, self.effect),
+            refits=torch.where(gone[:, None], 0.0, self.refits),
+            abstained=self.abstained | who.to(self.abstained.device),
+            reasons=tuple(reason if out else why for out, why in zip(who.tolist(), self.reasons, strict=True)),
+            each=torch.where(gone[:, None], torch.nan, self.each),
+            counterfactuals=None if rows is None else torch.where(gone[:, None], x, rows),
+        )
 
     def scaled(self, factors: Sequence[float], data: Dataset) -> Measurement:
         """Return the same people with the values of each protected variable times its factor."""

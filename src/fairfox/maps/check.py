@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -107,6 +107,7 @@ def check_map(
     *,
     support: Support,
     delta: float,
+    deltas: Mapping[str, float] | None = None,
     shown: Tensor | None = None,
     points: bool = True,
     total: bool = True,
@@ -121,6 +122,7 @@ def check_map(
         rows: their counterfactual rows (M, N, D), of one or more refits.
         support: what the fitting rows show.
         delta: the effect that matters; a gap of less than half of it is not compared with.
+        deltas: those of single groups, by name.
         shown: whose rows (N,) bool are those of this contrast; None: everyone's.
         points: whether predictions are probabilities, so that sentences are in points.
         total: whether the effect should account for the whole gap: nothing is given, and the map is no causal graph.
@@ -141,7 +143,8 @@ def check_map(
             names = group_name(p.name, p.levels[group]), group_name(p.name, p.levels[other])
             if bool((c == other).any()):
                 gap, error = _gap(here, own, c == other, weights)
-                accounted = effect / gap if abs(gap) > max(2 * error, delta / 2) else None
+                least = (deltas or {}).get(names[0], delta) / 2
+                accounted = effect / gap if abs(gap) > max(2 * error, least) else None
         moved = own if shown is None else own & shown.to(own.device)
         who = moved.nonzero()[:, 0].to(rows.device)
         who = who[:: max(1, len(who) // _CHECKED)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fairfox.data.encoding import Encoding
+from fairfox.data.table import is_level
 from fairfox.errors import ColumnError, FairfoxError, ModelError, OptionError, first_line
 from fairfox.models.boosting import describe_booster, library_of
 from fairfox.models.protocol import (
@@ -64,7 +65,7 @@ def as_model(
         decoder: the fitted encoding; without one the model receives x itself.
         kind: what the model receives: "table", "matrix" or "encoded". By default torch takes a matrix, boosted
             trees on numbers too; Pipelines and callables take a table, what was fitted on an array a matrix.
-        positive: the audited class, where there is more than one column.
+        positive: the audited class, where there is more than one column; also by its name in the label.
         output: what is audited, "probability" or "logit".
         returns: what the model returns, "probability", "logit" or "value"; by default detected on `example`.
         example: encoded rows (one category per block) to call the model on, to detect what it returns.
@@ -99,6 +100,11 @@ def as_model(
             "give a torch module, a scikit-learn estimator or Pipeline, or a function from a table to predictions; "
             "fairfox.load_model reads a file"
         )
+    labels = () if decoder is None else decoder.label_values or ()
+    if any(is_level(value, positive) for value in labels) and not (
+        any(is_level(name, positive) for name in classes) if classes else str(positive).isdigit()
+    ):
+        positive = None  # a class of the label, which the model has another name for
     if example is None:
         model.output = Output(returns or "value", output, _column(positive, classes))
     else:

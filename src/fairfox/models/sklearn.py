@@ -10,6 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from io import BytesIO
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,17 @@ def describe_estimator(obj: Any, *, wanted: Wanted) -> Description:
         return ask(as_categories(rows, levels) if levels and not isinstance(rows, np.ndarray) else rows)
 
     width = getattr(obj, "n_features_in_", None)
-    return Description(predict, kind, returns, classes, columns, frozenset(levels), width)
+    cut = _threshold(obj, classes) if returns == "probability" else None
+    return Description(predict, kind, returns, classes, columns, frozenset(levels), width, cut)
+
+
+def _threshold(obj: Any, classes: list[Any] | None) -> float | None:
+    """Return the probability of the second class from which on a model with a threshold of its own says yes."""
+    cut, positive = getattr(obj, "best_threshold_", getattr(obj, "threshold", None)), getattr(obj, "pos_label", None)
+    by_probability = getattr(obj, "response_method", None) in ("auto", "predict_proba")
+    if not by_probability or not isinstance(cut, Real) or classes is None or positive not in (None, classes[-1]):
+        return None
+    return float(cut)
 
 
 def load_skops(path: Path) -> Any:

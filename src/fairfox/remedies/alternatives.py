@@ -23,7 +23,7 @@ from fairfox.assessment import labelled_yes
 from fairfox.auxiliary.adversarial import train_networks
 from fairfox.auxiliary.model import infer_groups
 from fairfox.choices.kinds import Number
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, row_marks
 from fairfox.data.table import load_table
 from fairfox.errors import DataError, FairfoxError, OptionError, did_you_mean
 from fairfox.explain import explain
@@ -34,7 +34,7 @@ from fairfox.fairtests.readings import measure_folds
 from fairfox.models.adapters import as_model, describe
 from fairfox.models.protocol import Model, Output, TargetModel, predict
 from fairfox.models.torch import TorchModel
-from fairfox.options import AuditOptions, refuse_outside
+from fairfox.options import NOT_OF_ALTERNATIVES, AuditOptions, refuse_outside
 from fairfox.remedies.learning import fit_correction
 from fairfox.report.charts import frontier_chart
 from fairfox.report.files import write_files
@@ -51,7 +51,9 @@ _MOST_PEOPLE = 8_000  # drawn at random, half of them to learn from; with fewer,
 _MOST_LEARNT = 50_000  # of a reference
 _FOLDS, _REFITS = 2, 2
 _VALUES = 8  # of other people, that a dropped feature has
-_MORE, _BETTER = 10, 0.005  # what a further search is asked for: so many candidates, so much less of a mean effect
+_MORE, _BETTER = 10, 0.1  # what a further search is asked for: so many candidates, so much less of an effect, in deltas
+_POINTS = 0.005  # the same of a probability, whatever delta is
+_MOST_SHARED = 0.2  # of the table's people, who may be in the reference
 _NOT_RUN = "time was up (max_minutes)"
 
 
@@ -85,6 +87,7 @@ class Alternatives:
     unit: str
     people: int
     more: float | None  # the probability that ten more candidates of the search improve on it; None: too few so far
+    better: float  # by more than this
     settings: dict[str, Any]
 
     @property
@@ -136,7 +139,7 @@ class Alternatives:
         else:
             lines.append(f"The best within a loss of {self.max_loss:g} is {best.name}: {words(best)}.")
         if searched := sum(each.kind == "search" for each in self.tried):
-            lines.append(stopping_sentence(self.more, searched))
+            lines.append(stopping_sentence(self.more, searched, amount(self.better, self.unit)))
         lines += [f"Not run: {name} ({why})." for name, why in self.not_run.items()]
         return "\n".join(lines)
 
@@ -157,11 +160,11 @@ class Alternatives:
         return write_files(Path(folder), dict(zip(FILES, (self.to_json(), rows.getvalue(), drawn), strict=True)))
 
 
-def probability_of_improvement(effects: Sequence[float]) -> float | None:
-    """Return how probably ten more candidates beat the best so far by more than .005; None where there are too few.
+def probability_of_improvement(effects: Sequence[float], better: float = _POINTS) -> float | None:
+    """Return how probably ten more candidates beat the best so far by more than that; None where there are too few.
 
-    If candidates come in random order, the last ten beat those before them only where they hold everyone who is within
-    .005 of the best. The more there are of these, the less probable that is. Further candidates improve on more, so
+    If candidates come in random order, the last ten beat those before them only where they hold everyone who is so
+    near to the best. The more there are of these, the less probable that is. Further candidates improve on more, so
     they do so less often.
 
     Example:
@@ -173,18 +176,18 @@ def probability_of_improvement(effects: Sequence[float]) -> float | None:
     n = len(effects)
     if n <= _MORE:
         return None
-    near = int((np.asarray(effects) <= min(effects) + _BETTER).sum())
+    near = int((np.asarray(effects) <= min(effects) + better).sum())
     return math.prod((_MORE - i) / (n - i) for i in range(near)) if near <= _MORE else 0.0
 
 
-def stopping_sentence(more: float | None, searched: int) -> str:
-    """Return whether it is worth searching on."""
+def stopping_sentence(more: float | None, searched: int, better: str) -> str:
+    """Return whether it is worth searching on, for a mean effect that is better by that much."""
     if more is None:
         needed = f"that takes a search of {_MORE + 1} or more candidates, and this one had {searched}"
         needed = "no candidate of this one is within the stated loss" if searched > _MORE else needed
         return f"Whether a longer search would help is not known: {needed}."
-    better = f"{_MORE} more candidates of the same search improve the mean effect by more than {_BETTER}"
-    return f"The probability that {better} is at most {max(more, 0.001):.2g}."
+    what = f"{_MORE} more candidates of the same search improve the mean effect by more than {better}"
+    return f"The probability that {what} is at most {max(more, 0.001):.2g}."
 
 
 def alternatives(
@@ -238,6 +241,7 @@ def alternatives(
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
     )
+    chosen.without(NOT_OF_ALTERNATIVES, "alternatives")
     Number(0, 1, high_open=True).required("max_loss", max_loss)
     if label is None:
         raise OptionError("Alternatives are compared by how well they predict; name the label (label=, --label)")
@@ -259,6 +263,7 @@ def alternatives(
     say("done", 1.0)
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
     rows = None if inputs.fitting is None else len(inputs.fitting)
+    better = _POINTS if inputs.target.unit == "probability" else _BETTER * measuring.delta
     return Alternatives(
         tried=tuple(replace(each, dominated=_is_dominated(each, tried)) for each in tried),
         not_run=not_run,
@@ -266,7 +271,8 @@ def alternatives(
         delta=measuring.delta,
         unit=score_unit(inputs.options, inputs.target.unit),
         people=len(inputs.data),
-        more=probability_of_improvement(effects) if any(map(math.isfinite, effects)) else None,
+        more=probability_of_improvement(effects, better) if any(map(math.isfinite, effects)) else None,
+        better=better,
         settings={
             **inputs.options.recorded(),
             **inputs.hashes,
@@ -304,11 +310,12 @@ class Measuring:
         data = inputs.data.to(torch.float64)
         if any(p.is_continuous for p in data.protected):
             raise OptionError("Alternatives compare groups; make groups of a number with a cut such as 'age<25'")
-        if inputs.hashes["reference_sha256"] == inputs.hashes["rows_sha256"]:
-            raise OptionError(
-                "The reference is the table itself; give people who are not in the table, or no reference"
-            )
         learnt = data if inputs.fitting is None else inputs.fitting.to(torch.float64)
+        if inputs.fitting is not None and (shared := _shared(data, learnt)) > _MOST_SHARED:
+            raise OptionError(
+                f"{percent(shared)} of the people in the table seem to be in the reference, too; give others, or no "
+                "reference"
+            )
         for people, table, other in ((data, "table", "reference"), (learnt, "reference", "table")):
             if people.y is None or bool(people.y.isnan().all()):
                 raise DataError(
@@ -338,14 +345,15 @@ class Measuring:
     def measure(self, name: str, kind: str, make: Make, model: Alternative | None) -> Alternative:
         """Return a candidate's performance and effects; `model` is the model as it is."""
         options, unit, make = self.inputs.options, self.inputs.target.unit, cache(make)  # folds may share a lesson
-        limits = own_deltas(self.data, self.delta, self.inputs.by_group(options.delta_by_group))
-        out, effect, same = (np.full(len(self.data), np.nan) for _ in range(3))
+        deltas = self.inputs.by_group(options.delta_by_group)
+        out, effect, same, limits = (np.full(len(self.data), np.nan) for _ in range(4))
         for k, fold in enumerate(self.folds):
             judge = (self.folds[1 - k] if self.inputs.fitting is None else fold).test  # no candidate has learnt from it
             people, _ = infer_groups(self.data[fold.rows], judge.auxiliary, judge.known)
             candidate = make(self.lessons[k])
             own = predict(candidate, people.x)
             out[fold.rows] = (own.sigmoid() if unit == "logit" else own).numpy(force=True)
+            limits[fold.rows] = np.asarray(own_deltas(people, self.delta, deltas))
             for reading, into in ((measured_name(options), effect), (same_outcome_name(options), same)):
                 if reading in judge.tests:
                     found = judge.measure_one(reading, candidate, people, predictions=own)
@@ -362,7 +370,7 @@ class Measuring:
             performance=found_performance,
             mean_effect=mean,
             error=float(np.sqrt((share**2 * (effect[judged] - mean) ** 2).sum())),
-            share_over=weighted_mean((effect > np.asarray(limits))[judged], counts[judged]),
+            share_over=weighted_mean((effect > limits)[judged], counts[judged]),
             same_outcome=weighted_mean(same[known], counts[known]) if known.any() else None,
             loss=0.0 if model is None else _loss(found_performance[0], model.performance[0]),
         )
@@ -465,7 +473,9 @@ class Measuring:
                 assert known.y is not None
                 labels = known.y.numpy(force=True)
                 labels = labels if values is None else np.asarray(values)[labels.astype(int)]
-                fitted = clone(estimator).set_params(**settings).fit(self.inputs.encoding.table(known.x), labels)
+                weights = _fit_weights(estimator, known.weights)
+                fitted = clone(estimator).set_params(**settings)
+                fitted.fit(self.inputs.encoding.table(known.x), labels, **weights)
                 return self._target(fitted, "the estimator")
 
             words = ", ".join(f"{name.rpartition('__')[2]}={value}" for name, value in settings.items())
@@ -532,6 +542,30 @@ def _some(table: object, most: int, seed: int) -> Any:
     """Return at most so many rows of a table, drawn at random."""
     people = load_table(table)
     return people[np.sort(np.random.default_rng(seed).permutation(len(people))[:most]).tolist()].to_native()
+
+
+def _shared(people: Dataset, others: Dataset) -> float:
+    """Return the share of people, of those whose row no other one has, who are among the others; 0 if these are few."""
+    here, there = (
+        row_marks(torch.cat([each.x, each.c, cast(Tensor, each.y)[:, None]], dim=1).nan_to_num(nan=-1e300))
+        for each in (people, others)
+    )
+    marks, counts = here.unique(return_counts=True)
+    own = marks[counts == 1]
+    return float(torch.isin(own, there).double().mean()) if 2 * len(own) > len(here) else 0.0
+
+
+def _fit_weights(estimator: Any, weights: Tensor | None) -> dict[str, np.ndarray]:
+    """Return the weights of people as the estimator's `fit` takes them."""
+    if weights is None:
+        return {}
+    from sklearn.utils.validation import has_fit_parameter
+
+    steps = getattr(estimator, "steps", None)
+    name, last = steps[-1] if steps else ("", estimator)
+    if not has_fit_parameter(last, "sample_weight"):
+        raise OptionError(f"A {type(last).__name__} takes no weights, and the people of the table have some")
+    return {f"{name}__sample_weight".lstrip("_"): weights.numpy(force=True)}
 
 
 def _loss(own: Performance, model: Performance) -> float:

@@ -13,18 +13,17 @@ import torch
 from torch import Tensor
 
 from fairfox.choices.kinds import Number
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, empty_blocks
 from fairfox.data.files import file_sha256
-from fairfox.data.frames import to_native_frame
 from fairfox.data.table import Table, is_level, load_table
 from fairfox.errors import ColumnError, FileError, OptionError
 from fairfox.fairtests.correction import Correction
 from fairfox.fairtests.fitted import FittedTest
-from fairfox.fairtests.inputs import read_model, read_people
+from fairfox.fairtests.inputs import HALF, ask_table, cut_of, read_model, read_people
 from fairfox.fairtests.storage import load_correction, save_test
 from fairfox.models.adapters import BlackBoxModel, describe
-from fairfox.models.protocol import Description, Output, Returns, TargetModel, check_finite, check_predictions, predict
-from fairfox.options import AuditOptions, refuse_outside
+from fairfox.models.protocol import Description, Output, Returns, TargetModel, check_predictions, predict
+from fairfox.options import NOT_OF_REPAIR, AuditOptions, refuse_outside
 from fairfox.pipeline import fit_with
 from fairfox.remedies.learning import check_repairable, fit_correction
 
@@ -65,7 +64,7 @@ class RepairedModel:
         no, yes = self._classes or [0, 1]
         classes = np.asarray([no, yes], dtype=None if type(no) is type(yes) else object)
         classes = classes[::-1] if self._first_is_yes else classes
-        cut = 0.5 if self.correction.threshold is None else self.correction.threshold
+        cut = HALF if self.correction.threshold is None else self.correction.threshold
         return np.asarray(classes[(scores >= cut).astype(int)])
 
     def scores(self, table: object) -> tuple[np.ndarray, np.ndarray]:
@@ -74,10 +73,7 @@ class RepairedModel:
         people = load_table(table)
         correction = self.correction
         target, data, here = _asked(self.model, correction.test, people, correction.use_protected)
-        unseen = torch.zeros(len(data), dtype=torch.bool)
-        for f in data.features:
-            if f.kind == "categorical":
-                unseen |= data.x[:, f.columns].sum(1) < 0.5
+        unseen = empty_blocks(data)
         out = torch.where(unseen, here, correction.predict(target, data, here).to(here))
         return out.double().numpy(force=True), unseen.numpy(force=True)
 
@@ -200,7 +196,7 @@ def repair(
     chosen = AuditOptions.of(
         options, protected=protected, label=label, given=given, columns=columns, weights=weights,
         decision_threshold=decision_threshold, seed=seed,
-    )  # fmt: skip
+    ).without(NOT_OF_REPAIR, "a repair")  # fmt: skip
     return repair_with(model, table, chosen, strength=strength, use_protected=use_protected, keep_rate=keep_rate)
 
 
@@ -218,13 +214,13 @@ def repair_with(
         )
     check_repairable(test)
     target, data, here = _asked(model, test, people, use_protected, is_new=True)
-    if keep_rate and options.decision_threshold is None and target.unit != "probability":
+    cut = cut_of(target, describe(model, wanted=options.output), options)
+    if keep_rate and cut is None:
         raise OptionError("To keep the rate of yes, say from which prediction on it is a yes (decision_threshold)")
     correction = fit_correction(test, target, data, strength=strength, use_protected=use_protected)
     test = replace(test, options=_read_again(options, model, target))
-    correction = replace(correction, test=test, threshold=options.decision_threshold)
-    if keep_rate:
-        cut = 0.5 if options.decision_threshold is None else options.decision_threshold
+    correction = replace(correction, test=test, threshold=None if cut == HALF else cut)
+    if keep_rate and cut is not None:
         counts = np.ones(len(data)) if data.weights is None else data.weights.numpy(force=True)
         after = correction.predict(target, data, here)
         correction = replace(correction, threshold=_cut_with_rate(after, here >= cut, counts))
@@ -268,8 +264,7 @@ def _asked(
         raise ColumnError(f"The table has no column '{lacking[0]}', which the repaired model takes; give it")
     target = read_model(model, encoding, options, data.x if is_new else None)
     if isinstance(target, BlackBoxModel) and target.kind == "table":
-        own = to_native_frame(people.select(list(encoding.columns)))
-        here = check_finite(target.output(target.ask(own, len(people))), len(people))
+        here = ask_table(target, encoding, people)
     else:
         here = predict(target, data.x, batch_size=options.batch_size)
     return target, data, check_predictions(here, target.unit)

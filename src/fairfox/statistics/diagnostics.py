@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.choices.tests import DIRECT, TestInfo
-from fairfox.data.dataset import Dataset
+from fairfox.data.dataset import Dataset, empty_blocks
 from fairfox.data.table import verb
 from fairfox.fairtests.fitted import has_labels
 from fairfox.fairtests.inputs import Inputs
@@ -144,18 +144,7 @@ class Reliability:
 
 def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
     """Return the readings with these people (N,) bool abstained by the main test."""
-    main, x = readings.main, readings.people.x
-    gone = who.to(main.score.device)
-    left = replace(
-        main,
-        score=torch.where(gone, 0.0, main.score),
-        effect=None if main.effect is None else torch.where(gone, 0.0, main.effect),
-        refits=torch.where(gone[:, None], 0.0, main.refits),
-        abstained=main.abstained | who.to(main.abstained.device),
-        reasons=tuple(DISAGREE if out else why for out, why in zip(who.tolist(), main.reasons, strict=True)),
-        each=torch.where(gone[:, None], torch.nan, main.each),
-        counterfactuals=None if main.counterfactuals is None else torch.where(gone[:, None], x, main.counterfactuals),
-    )
+    left = readings.main.without(who, DISAGREE, readings.people.x)
     compared = {name: left if name == test else measured for name, measured in readings.others.items()}
     return replace(readings, main=left, others=compared)
 
@@ -289,7 +278,7 @@ def group_warnings(
         who = "Their members" if p.reference is not None else "Their members, and people compared with them,"
         yield (
             f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. {who} may get a large score by "
-            "chance; merge rare classes (--merge-rare)."
+            "chance, or none because so few people do not show what differs; merge rare classes (--merge-rare)."
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; its scores are imprecise."
@@ -301,11 +290,10 @@ def group_warnings(
 
 
 def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterator[str]:
-    blocks = [f for f in data.features if f.kind == "categorical"]
-    empty = [f.name for f in blocks if bool((data.x[:, f.columns].sum(1) == 0).any())]
+    empty = [f.name for f in data.features if bool(empty_blocks(data, [f]).any())]
     if empty:
-        columns = ", ".join(empty)
-        yield f"Columns with categories that no fitting row has: {columns}; the model is asked as if they were missing."
+        count = f"{int(empty_blocks(data).sum()):,} of {len(data):,} people"
+        yield f"{count} are not judged: they have a category that no fitting row has, in {', '.join(empty)}."
     if len(predictions) < 2:
         return
     if float(predictions.max() - predictions.min()) == 0:

@@ -31,12 +31,12 @@ from fairfox.data.table import load_table
 from fairfox.errors import ColumnError, DataError, OptionError
 from fairfox.fairtests.faux import GradientTest
 from fairfox.fairtests.fitted import FittedTest, measured_name
-from fairfox.fairtests.inputs import Inputs, check_columns
+from fairfox.fairtests.inputs import Inputs, check_columns, predictions_of
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
 from fairfox.gradients.jacobian import suited_step
 from fairfox.models.adapters import as_model
-from fairfox.models.protocol import Output, TargetModel, check_predictions, predict
+from fairfox.models.protocol import Output, TargetModel
 from fairfox.report.files import booleans_column, numbers_column
 from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
@@ -86,8 +86,8 @@ class PopulationConstants:
     step: float | None = None  # of finite differences; None for models with gradients, and tests that need none
 
     @classmethod
-    def of(cls, fitted: FittedTest, encoded: Encoded, *, delta: float | None = None) -> Self:
-        """Return the constants of a pilot's people, with the given delta, if any."""
+    def of(cls, fitted: FittedTest, encoded: Encoded, *, delta: float) -> Self:
+        """Return the constants of a pilot's people, with this delta."""
         shares = step = None
         if fitted.options.info.aligned:
             shares = tuple(share.value for share in fitted.alignment(encoded.target, encoded.people))
@@ -97,7 +97,7 @@ class PopulationConstants:
         each = [main.of_variable(v, encoded.people) for v in range(len(encoded.people.protected))]
         output = getattr(encoded.target, "output", None)
         return cls(
-            delta=delta_for(fitted.options, encoded.predictions, encoded.target.unit) if delta is None else delta,
+            delta=delta,
             unit=score_unit(fitted.options, encoded.target.unit),
             output=None if output is None else asdict(output),
             common=tuple(common_variance(measured.refits.cpu()) for measured in (main, *each)),
@@ -313,7 +313,7 @@ class BatchScorer:
         check_columns(self.fitted, None, frame)
         data = self.encoding.encode(frame, device=self.device)
         data = data if self.device == "cpu" else replace(data, c=data.c.to(self.device))
-        predictions = check_predictions(predict(self.target, data.x, batch_size=self.batch_rows), self.target.unit)
+        predictions = predictions_of(self.target, self.encoding, frame, data, self.batch_rows)
         return Encoded(self.target, *infer_groups(data, self.fitted.auxiliary, self.fitted.known), predictions)
 
     def _columns(self, table: pa.Table, encoded: Encoded, measured: Measurement) -> dict[str, pa.Array]:
