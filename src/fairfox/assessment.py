@@ -233,10 +233,10 @@ def finding_of(
     shown = certainty.without(main.abstained)
     words = contrast_words(main, p, float(centre_and_spread(fitted.c[:, variable], fitted.weights)[1]))
     names, codes = _groups(p, own, fitted.c[:, variable])
-    share = readings.alignment[variable]
+    members = {name: codes == code for code, name in enumerate(names)}
     effects = contrast_effects(main, p, own)
     counted = {} if streamed is None else streamed.counted
-    verdict = _verdict(readings, variable, whole, certainty, codes, names, predictions, delta, rule, counted)
+    verdict = _verdict(readings, variable, whole, certainty, members, predictions, delta, rule, counted)
     finding = Finding(
         name=p.name,
         kind=p.kind,
@@ -255,8 +255,8 @@ def finding_of(
         direct=None if readings.direct is None else _signed_or_nan(readings.direct.of_variable(variable, data)),
         total=_signed_or_nan(readings.total.of_variable(variable, data)),
         same_outcome=_same_outcome(readings, variable),
-        alignment_share=share.value,
-        alignment_error=share.error,
+        alignment_share=readings.alignment[variable].value,
+        alignment_error=readings.alignment[variable].error,
         proxy=readings.proxy[variable],
         quality=readings.quality[variable],
         groups=(),
@@ -268,25 +268,19 @@ def finding_of(
         verdict=verdict,
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    groups = _groups_of(finding, names, codes, predictions, weights, decisions)
+    groups = _groups_of(finding, members, predictions, weights, decisions)
     if streamed is None:
         return replace(finding, groups=groups)
     return replace(finding, streamed=streamed.tally, groups=with_rates(streamed.groups, groups))
 
 
 def _groups_of(
-    finding: Finding,
-    names: Sequence[str],
-    codes: Tensor,
-    predictions: Tensor,
-    weights: Tensor,
-    decisions: Decisions | None,
+    finding: Finding, members: Mapping[str, Tensor], predictions: Tensor, weights: Tensor, decisions: Decisions | None
 ) -> tuple[Group, ...]:
     """Return every group, with the rates of decisions where somebody decides."""
-    members = [codes == code for code in range(len(names))]
-    rates = [{}] * len(names) if decisions is None else decisions.rates(predictions, weights, members)
-    each = zip(names, members, rates, strict=True)
-    return tuple(_group(finding, *own, predictions, weights) for own in each)
+    rates = [{}] * len(members) if decisions is None else decisions.rates(predictions, weights, [*members.values()])
+    each = zip(members.items(), rates, strict=True)
+    return tuple(_group(finding, *own, rate, predictions, weights) for own, rate in each)
 
 
 def with_rates(groups: Sequence[Group], sample: Sequence[Group]) -> tuple[Group, ...]:
@@ -311,8 +305,7 @@ def _verdict(
     variable: int,
     whole: Measurement,
     certainty: Certainty,
-    codes: Tensor,
-    names: Sequence[str],
+    members: Mapping[str, Tensor],
     predictions: Tensor,
     delta: float | Tensor,
     rule: Rule,
@@ -320,15 +313,12 @@ def _verdict(
 ) -> Verdict | None:
     """Return the verdict on everyone, and on each group that has a limit of its own: all must pass."""
     p, weights = readings.people.protected[variable], readings.people.weights
+    each: dict[str, Tensor | None] = {"": None}
+    each |= {name: who for level, who in members.items() if (name := group_name(p.name, level)) in rule.limits}
     found = []
-    for code, name in [(None, p.name), *((code, group_name(p.name, level)) for code, level in enumerate(names))]:
-        if code is not None and name not in rule.limits:
-            continue
-        own = rule if code is None else replace(rule, allowed=rule.limits[name])
-        among = None if code is None else codes == code
-        curve = _curve(readings, variable, predictions, delta, own, among)
-        group = "" if code is None else name
-        everyone = counted.get(name)
+    for group, among in each.items():
+        own = replace(rule, allowed=rule.limits[group]) if group else rule
+        curve, everyone = _curve(readings, variable, predictions, delta, own, among), counted.get(group or p.name)
         found.append(own.judge(whole, certainty, weights, p.name, curve, group=group, among=among, everyone=everyone))
     known = [verdict for verdict in found if verdict is not None]
     return family_verdict(known) if known else None

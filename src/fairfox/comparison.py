@@ -206,9 +206,7 @@ def _compare_models(
 ) -> Compared:
     """Return two models compared on the same people, given the options of each."""
     for options in (first, second):
-        for name, value in (("max_flagged", None), ("certify", False), ("abstain", None)):
-            if getattr(options, name) != value:
-                raise OptionError(f"{name} is not an option of compare; use fairfox.audit for it")
+        options.without(("max_flagged", "certify", "abstain"), "a comparison")
     say = progress or (lambda text, fraction: None)
 
     def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditRecord:

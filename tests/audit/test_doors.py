@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairfox
-from fairfox.errors import FairfoxError
+from fairfox.errors import FairfoxError, OptionError
 from fairfox.fairtests.fitted import FittedTest
+from fairfox.options import AuditOptions
 from fairfox.report.files import scores_table
 from fairfox.streaming.files import score_files
 from fairfox.streaming.sources import ModelSource
@@ -300,6 +301,13 @@ def test_the_doors_refuse_alike(
             fairfox.score(numbered, MODELS[model], table, options=options)
         else:
             by_stream(tmp_path, numbered, model, table, options=options)
+
+
+def test_what_says_nothing_is_refused_by_fit_and_score():
+    with pytest.raises(OptionError, match="max_flagged says nothing about a fit; leave it out"):
+        fairfox.fit(None, protected="sex", options={"max_flagged": 0.1})
+    with pytest.raises(OptionError, match="null fits a test for each shuffle, so"):
+        AuditOptions(protected="sex").scoring({"null": 3})
 
 
 def test_too_few_people_to_learn_from_are_refused_by_audit_and_fit():

@@ -198,6 +198,16 @@ def test_decisions_in_groups_and_at_intersections_are_those_of_fairlearn():
         " & ".join(cell) for cell, count in sizes.items() if count >= 5
     ]
     assert sizes.min() < 5  # rates of so few would tell of single people
+    named = people.assign(approved=np.where(people["approved"] > 0, "a: yes", "b: no"))  # in the other order
+    for positive, start in (
+        (None, "Predictions are lower for people whose 'approved' is 'b: no' (AUC 0."),
+        ("a: yes", ""),
+    ):
+        how = {"protected": "sex", "label": "approved", "options": {"refits": 1, "folds": 2, "positive": positive}}
+        again = fairfox.audit(model, named, **how).record
+        assert again.settings["audited_class"] == (positive or "b: no")
+        assert [line.startswith(start) for line in again.warnings if "AUC 0." in line] == [True] * bool(start)
+    assert again.performance == result.record.performance
     largest = max(group["selection_rate"] for group in fields["intersections"])
     for group in fields["intersections"]:
         row = expected.loc[tuple(group["level"].split(" & "))].to_dict()

@@ -96,7 +96,7 @@ ALMOST = (
 )
 HARDLY = (
     "The features hardly predict 'sex' (auxiliary AUC {}, chance 0.5): gradient and move tests have "
-    "no direction to follow."
+    "no direction to follow. rank needs none."
 )
 
 
@@ -107,7 +107,7 @@ HARDLY = (
         *(({"value": value}, HARDLY.format(f"{value:.3f}")) for value in (0.54, 0.5, 0.31)),
         (
             {"variable": "age", "metric": "r2", "value": -0.02},
-            "The features hardly predict 'age' (auxiliary R2 -0.020): there is no direction to follow.",
+            HARDLY.replace("sex", "age").replace("AUC {}, chance 0.5", "R2 -0.020"),
         ),
     ],
 )

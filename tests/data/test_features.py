@@ -130,7 +130,7 @@ def test_numbers_between_the_decimals_stay_where_they_are():
         (
             [f"name {i}" for i in range(60)],
             None,
-            "Column 'v' has 60 different values in 60 rows, too many for categories",
+            "Column 'v' has 60 different values in 60 rows, too many for categories; read it as numbers",
         ),
     ],
 )

@@ -95,6 +95,8 @@ def test_a_gap_that_may_be_chance_or_does_not_matter_is_not_compared_with(income
     wide = torch.where(incomes.c[:, 0] == 1, here - 0.35, here)  # 0.15
     assert checked(incomes, incomes.x, wide, wide)[0].accounted == 0.0
     assert checked(incomes, incomes.x, wide, wide, delta=0.31)[0].accounted is None
+    women, men = checked(incomes, incomes.x, wide, wide, deltas={"sex=Female": 0.31})
+    assert (women.accounted, men.accounted) == (None, 0.0)
     assert checked(incomes, incomes.x, wide, wide)[0].gap == pytest.approx(0.15)
 
 

@@ -2,8 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
 
 import fairfox
 from fairfox.errors import FairfoxError, OptionError
@@ -58,7 +59,9 @@ def test_the_candidate_that_predicts_best_is_repaired_too(found):
 def test_a_candidate_is_fitted_once_on_all_who_may_be_learnt_from_and_its_repairs_are_of_that_model(people, other):
     people, fits = people.assign(label=np.where(people["label"] > 0, "yes", "no")), []
     people["label"] = people["label"].where(people.index % 5 > 0)  # one in five is unknown
-    reference = people.sample(other, random_state=0) if other else None
+    reference = people_of(other, seed=4) if other else None
+    if other:
+        reference["label"] = np.where(reference["label"] > 0, "yes", "no")
 
     class Counting(LogisticRegression):
         def fit(self, rows, labels):
@@ -124,12 +127,13 @@ def test_a_candidate_with_other_columns_is_refused(people):
     ("given", "message"),
     [
         ({"max_loss": 2}, "max_loss is 2"),
+        ({"options": {"fdr": 0.2}}, "fdr says nothing about alternatives; leave it out"),
         ({"estimator": LogisticRegression()}, "both an estimator and a grid"),
         ({"estimator": LogisticRegression(), "grid": {"D": [1]}}, "no setting 'D'"),
         ({"protected": "age", "columns": ["income", "skill", "job"]}, "Alternatives compare groups"),
         (
-            {"reference": people_of(500, seed=3).assign(age=20 + np.arange(500) % 50)},
-            "The reference is the table itself",
+            {"reference": people_of(500, seed=3).assign(age=20 + np.arange(500) % 50)[:0:-2]},
+            "^50.0 % of the people in the table seem to be in the reference, too; give others",
         ),
         ({"reference": people_of(90, seed=1).drop(columns="label")}, "Nobody in the reference has a known outcome"),
         ({"reference": people_of(90, seed=1).replace({"label": {0: "n", 1: "y"}})}, "Nobody in the table has a known"),
@@ -138,6 +142,21 @@ def test_a_candidate_with_other_columns_is_refused(people):
 def test_what_cannot_be_is_refused(people, given, message):
     with pytest.raises(FairfoxError, match=message):
         fairfox.alternatives(chance, people.assign(age=20 + people.index % 50), **{**ABOUT, **given})
+
+
+def test_a_search_learns_with_the_weights_of_people_and_says_how_much_better_counts(people):
+    table, weighed = people.assign(weight=1.0 + people.index % 3, label=people["skill"]).drop(columns="job"), []
+
+    class Weighing(LinearRegression):
+        def fit(self, rows, labels, sample_weight=None):
+            weighed.append(sorted(sample_weight))
+            return super().fit(rows, labels, sample_weight)
+
+    about = {"estimator": make_pipeline(Weighing()), "grid": {"weighing__positive": [False]}, "delta": 0.4, **ABOUT}
+    model = LinearRegression().fit(table[["income", "skill"]], table["label"])
+    found = fairfox.alternatives(model, table, options={"weights": "weight", "max_minutes": 9}, **about)
+    assert sorted(weighed[0] + weighed[1]) == sorted(table["weight"])
+    assert found.better == pytest.approx(0.04)
 
 
 def test_the_probability_of_improvement_holds_for_candidates_in_random_order():

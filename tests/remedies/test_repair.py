@@ -5,6 +5,7 @@ from joblib import dump
 from scipy.stats import wasserstein_distance
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -115,6 +116,10 @@ def test_classes_follow_a_threshold_that_keeps_the_rate_of_yes(learnt, others):
     assert found.cut == kept.correction.threshold != 0.5
     rates = [kept.predict(others[others["sex"] == sex]).mean() for sex in "fm"]
     assert [group.selection_rate for group in found.findings[0].groups] == pytest.approx(rates)
+    named = fairfox.repair(
+        FixedThresholdClassifier(model, threshold=0.3).fit(learnt[["job"]], learnt["label"]), learnt, **ABOUT
+    )
+    assert named.correction.threshold == 0.3
     named = fairfox.repair(model, learnt, **ABOUT)
     assert set(named.predict(others)) <= {"yes", "no"}
     three = LogisticRegression().fit(learnt[["income", "skill"]], learnt["label"] + (learnt["skill"] > 1.0))
@@ -221,6 +226,11 @@ def test_a_category_that_the_model_knows_and_the_repair_does_not_keeps_its_predi
     strict = make_pipeline(OneHotEncoder(), LogisticRegression()).fit(known[["job"]], known["label"])
     fair = fairfox.repair(strict, known[~pilots], **ABOUT)
     assert fair.predict_proba(known[pilots]) == pytest.approx(strict.predict_proba(known.loc[pilots, ["job"]]))
+    test = fairfox.fit(known[~pilots], protected="sex", columns=["job"], options={"refits": 2})
+    found = fairfox.score(test, strict, known).record
+    assert found.abstained.tolist() == pilots.tolist()
+    assert found.predictions.numpy() == pytest.approx(strict.predict_proba(known[["job"]])[:, 1])
+    assert any(line.startswith("50 of 800 people are not judged: they have a cat") for line in found.warnings)
 
 
 def test_a_repaired_model_asks_its_model_once(learnt, others):
@@ -244,6 +254,8 @@ def test_an_audit_of_the_people_that_a_repair_was_learnt_from_says_so(repaired, 
 
 
 def test_numbers_and_strengths_that_cannot_be_are_refused(learnt):
+    with pytest.raises(OptionError, match="delta says nothing about a repair; leave it out"):
+        fairfox.repair(chance, learnt, options={"delta": 0.1}, **ABOUT)
     with pytest.raises(OptionError, match="'skill' is a number, but a repair compares groups"):
         fairfox.repair(chance, learnt, protected="skill", label="label")
     with pytest.raises(OptionError, match=r"strength is 1\.5; expected a number from 0 to 1"):

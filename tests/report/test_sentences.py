@@ -120,8 +120,8 @@ def test_decisions_that_depend_on_the_group_are_counted():
     (line,) = flip_lines(result, result.findings[0])
     assert line == (
         "At the cut-off 0.5, judged by their mean prediction as members of the other group, "
-        f"{gain} of 19 people with sex=Female would gain a positive decision and 0 would lose it; "
-        "0 of 19 people with sex=Male would gain a positive decision and 0 would lose it"
+        f"{gain} of 19 people in the group sex=Female would gain a positive decision and 0 would lose it; "
+        "0 of 19 people in the group sex=Male would gain a positive decision and 0 would lose it"
     )
     assert flip_lines(without_sign(), without_sign().findings[0]) == []
 

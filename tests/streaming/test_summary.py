@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 import torch
 
+from fairfox.errors import OptionError
 from fairfox.findings import Tally
 from fairfox.statistics.multiplicity import benjamini_hochberg
 from fairfox.statistics.verdict import Counted
 from fairfox.streaming.batches import BatchScorer
-from fairfox.streaming.summary import add_totals, streamed_of, totals_of
+from fairfox.streaming.summary import TOTALS, add_totals, streamed_of, summarise, totals_of
 from tests.streaming.world import COLUMNS, job_of, lending
 from tests.support import fitted_on
 
@@ -128,3 +129,10 @@ def test_totals_of_batches_add_up_to_those_of_everyone(tmp_path: Path):
         column = expected[name].to_pylist()
         close = pytest.approx(column, rel=1e-9, abs=1e-12) if name not in keys else column
         assert parts[name].to_pylist() == close, name
+
+
+def test_the_delta_of_values_is_that_of_the_scores():
+    people, totals = lending(300), TOTALS.empty_table()
+    test = fitted_on(people, protected="sex", columns=COLUMNS, refits=2)
+    with pytest.raises(OptionError, match="score and sum up with the same delta="):
+        summarise(totals, test, lambda table: table["income"], lambda columns, share: people.select([*columns]))

@@ -107,13 +107,12 @@ def quality_warnings(quality: AuxiliaryQuality) -> list[str]:
             f"The features almost determine '{name}' (auxiliary AUC {value:.3f}): people of one group have no "
             "counterpart in the other, so gradient and move scores are extrapolations."
         ]
-    if quality.metric == "auc" and value < NEAR_CHANCE:
+    if value < {"auc": NEAR_CHANCE, "r2": NEAR_CHANCE - 0.5}.get(quality.metric, -math.inf):
+        shown = f"AUC {value:.3f}, chance 0.5" if quality.metric == "auc" else f"R2 {value:.3f}"
         return [
-            f"The features hardly predict '{name}' (auxiliary AUC {value:.3f}, chance 0.5): gradient and move tests "
-            "have no direction to follow."
+            f"The features hardly predict '{name}' (auxiliary {shown}): gradient and move tests have no direction to "
+            "follow. rank needs none."
         ]
-    if quality.metric == "r2" and value < NEAR_CHANCE - 0.5:
-        return [f"The features hardly predict '{name}' (auxiliary R2 {value:.3f}): there is no direction to follow."]
     return []
 
 

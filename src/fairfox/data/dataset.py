@@ -249,6 +249,14 @@ def empty_blocks(data: Dataset, features: Sequence[Feature] | None = None) -> Te
     return out
 
 
+def with_stand_ins(data: Dataset) -> tuple[Dataset, Tensor]:
+    """Return people with somebody else's row where a model may refuse theirs for an empty block, and who these are."""
+    unseen = empty_blocks(data)
+    if bool(unseen.any()) and not bool(unseen.all()):
+        data = replace(data, x=torch.where(unseen[:, None], data.x[~unseen][0], data.x))
+    return data, unseen
+
+
 def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:
     """Return x with every one-hot block clipped at 0 and renormalised.
 

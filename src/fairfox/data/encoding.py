@@ -422,7 +422,7 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     if _too_many(levels, series):
         raise DataError(
             f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
-            f"{_drop(name)}, or name it as the id (id='{name}', --id {name})"
+            f"read it as numbers where it holds some, {_drop(name)}, or name it as the id (id='{name}', --id {name})"
         )
     known = (*levels, None) if gone else tuple(levels)
     return Feature(name, "categorical", start, start + len(known), known)

@@ -19,7 +19,7 @@ from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, FixedAuxiliary, i
 from fairfox.auxiliary.quality import AuxiliaryQuality, measure_qualities, predicted_values, proxy_strength
 from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.choices.tests import DIRECT, FAIR_TESTS, TOTAL
-from fairfox.data.dataset import Dataset, assign_folds, empty_blocks, fitting_order, rows_sha256
+from fairfox.data.dataset import Dataset, assign_folds, fitting_order, rows_sha256, with_stand_ins
 from fairfox.data.encoding import Encoding
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
 from fairfox.fairtests.effect import ROWS, Effect, Share, alignment_metric, model_alignment
@@ -176,13 +176,13 @@ class FittedTest:
         `predictions` are f(x) where already known; `step` is for finite differences, by default one that suits the
         first people.
         """
-        test, unseen = self.tests[name], empty_blocks(people)
+        test, (asked, unseen) = self.tests[name], with_stand_ins(people)
         if isinstance(test, CounterfactualTest):
-            found = test.measure(model, people, predictions=predictions, rows=False)
+            found = test.measure(model, asked, predictions=predictions, rows=False)
         elif isinstance(test, GradientTest):
-            found = test.measure(model, people, step=step)
+            found = test.measure(model, asked, step=step)
         else:
-            found = test.measure(model, people)
+            found = test.measure(model, asked)
         return found.without(unseen, UNSEEN, people.x) if bool(unseen.any()) else found
 
     def deviations(
@@ -202,7 +202,7 @@ class FittedTest:
         test, asked = self.tests[name], (self.options.persistence,) if persistence is None else persistence
         if not isinstance(test, Effect) or not test.persists or asked == (1.0,) or len(test.fitted[0]) < 2:
             return []
-        return test.deviations(model, people, measured, predictions, asked, draws)
+        return test.deviations(model, with_stand_ins(people)[0], measured, predictions, asked, draws)
 
     def alignment(
         self, model: Model, people: Dataset, *, most: int | None = None, rows: int = ROWS
@@ -213,7 +213,7 @@ class FittedTest:
         """
         some = people if most is None or len(people) <= most else _drawn(people, most, self.options.seed)
         how = {"seed": self.options.seed, "batch_size": self.options.batch_size, "rows": rows}
-        return tuple(model_alignment(model, some, self.aligned_by, self.metric, **how))
+        return tuple(model_alignment(model, with_stand_ins(some)[0], self.aligned_by, self.metric, **how))
 
 
 def _fit_tests(

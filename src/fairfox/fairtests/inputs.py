@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairfox.data.dataset import Dataset, empty_blocks, fitting_order, group_name, rows_sha256, tensors_sha256
+from fairfox.data.dataset import Dataset, fitting_order, group_name, rows_sha256, tensors_sha256, with_stand_ins
 from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, with_covariates
 from fairfox.data.frames import to_native_frame
 from fairfox.data.protected import find_group, join_protected
@@ -72,7 +72,7 @@ class Inputs:
         else:
             encoding, data = read_people(test, described, people)
             learnt = test.known
-        target = read_model(model, encoding, options, data.x)
+        target = read_model(model, encoding, options, with_stand_ins(data)[0].x)
         hashes = {
             "rows_sha256": rows_sha256(data),
             "reference_sha256": None if learnt is None else test.fitted_on if test else rows_sha256(learnt),
@@ -126,9 +126,11 @@ class Inputs:
 
 def predictions_of(target: TargetModel, encoding: Encoding, people: Table, data: Dataset, batch_size: int) -> Tensor:
     """Return everyone's prediction (N,); a category that no fitting row has reaches a model on tables as it is."""
-    out, unseen = predict(target, data.x, batch_size=batch_size), empty_blocks(data)
-    if bool(unseen.any()) and isinstance(target, BlackBoxModel) and target.kind == "table":
-        out[unseen] = ask_table(target, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
+    asked, unseen = with_stand_ins(data)
+    box = target if isinstance(target, BlackBoxModel) and target.kind == "table" and bool(unseen.any()) else None
+    out = predict(target, data.x if box is None else asked.x, batch_size=batch_size)
+    if box is not None:
+        out[unseen] = ask_table(box, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
     return check_predictions(out, target.unit)
 
 

@@ -240,8 +240,7 @@ def alternatives(
     refuse_outside(unknown, *[*signature(alternatives).parameters][:-1])
     chosen = AuditOptions.of(
         options, protected=protected, label=label, delta=delta, given=given, columns=columns, seed=seed
-    )
-    chosen.without(NOT_OF_ALTERNATIVES, "alternatives")
+    ).without(NOT_OF_ALTERNATIVES, "alternatives")
     Number(0, 1, high_open=True).required("max_loss", max_loss)
     if label is None:
         raise OptionError("Alternatives are compared by how well they predict; name the label (label=, --label)")
@@ -262,8 +261,7 @@ def alternatives(
     tried, not_run = measuring.measure_all(others, max_loss, until=started + 60 * chosen.max_minutes, say=say)
     say("done", 1.0)
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
-    rows = None if inputs.fitting is None else len(inputs.fitting)
-    better = _POINTS if inputs.target.unit == "probability" else _BETTER * measuring.delta
+    rows, recorded = None if inputs.fitting is None else len(inputs.fitting), inputs.options.recorded() | inputs.hashes
     return Alternatives(
         tried=tuple(replace(each, dominated=_is_dominated(each, tried)) for each in tried),
         not_run=not_run,
@@ -271,14 +269,9 @@ def alternatives(
         delta=measuring.delta,
         unit=score_unit(inputs.options, inputs.target.unit),
         people=len(inputs.data),
-        more=probability_of_improvement(effects, better) if any(map(math.isfinite, effects)) else None,
-        better=better,
-        settings={
-            **inputs.options.recorded(),
-            **inputs.hashes,
-            "reference_rows": rows,
-            "seconds": round(perf_counter() - started, 1),
-        },
+        more=probability_of_improvement(effects, measuring.better) if any(map(math.isfinite, effects)) else None,
+        better=measuring.better,
+        settings={**recorded, "reference_rows": rows, "seconds": round(perf_counter() - started, 1)},
     )
 
 
@@ -311,17 +304,17 @@ class Measuring:
         if any(p.is_continuous for p in data.protected):
             raise OptionError("Alternatives compare groups; make groups of a number with a cut such as 'age<25'")
         learnt = data if inputs.fitting is None else inputs.fitting.to(torch.float64)
-        if inputs.fitting is not None and (shared := _shared(data, learnt)) > _MOST_SHARED:
-            raise OptionError(
-                f"{percent(shared)} of the people in the table seem to be in the reference, too; give others, or no "
-                "reference"
-            )
         for people, table, other in ((data, "table", "reference"), (learnt, "reference", "table")):
             if people.y is None or bool(people.y.isnan().all()):
                 raise DataError(
                     f"Nobody in the {table} has a known outcome in the column '{inputs.options.label}'; alternatives "
                     f"need it, spelt as in the {other} if there is one"
                 )
+        if inputs.fitting is not None and (both := _shared(data, learnt)) > _MOST_SHARED:
+            raise OptionError(
+                f"{percent(both)} of the people in the table seem to be in the reference, too; give others, or no "
+                "reference"
+            )
         y, yes = (labelled_yes(replace(inputs, data=people)) for people in (data, learnt))
         if y is None or yes is None:
             raise OptionError(
@@ -341,6 +334,11 @@ class Measuring:
     def delta(self) -> float:
         """The delta of an audit of the model."""
         return delta_for(self.inputs.options, self.inputs.predictions, self.inputs.target.unit)
+
+    @property
+    def better(self) -> float:
+        """How much smaller a mean effect must be for a further search to be worth it."""
+        return _POINTS if self.inputs.target.unit == "probability" else _BETTER * self.delta
 
     def measure(self, name: str, kind: str, make: Make, model: Alternative | None) -> Alternative:
         """Return a candidate's performance and effects; `model` is the model as it is."""

@@ -169,7 +169,7 @@ def share_sentence(pair: Pair, what: str = "Flagged") -> str:
     one, two = map(text.percent, pair.shares)
     if pair.margin is None:
         return f"{what}: {one} of the people with A, {two} with B; a difference of {points}."
-    points += f", p = {pair.share_p_value:.2g}" if interval else ""
+    points += f", p = {pair.share_p_value:.2g} for a rise" if interval else ""
     return f"{what}: {one} before, {two} now; a difference of {points}."
 
 

@@ -319,18 +319,13 @@ def signed_word(result: AuditRecord) -> str:
 def flip_lines(result: AuditRecord, finding: Finding) -> list[str]:
     """Return how many people's decision depends on their group, in a sentence; nothing where nobody decides."""
     each = [
-        f"{len(flips.negative):,} of {flips.people:,} people {_with(name)} would gain a positive decision and "
+        f"{len(flips.negative):,} of {flips.people:,} people in the group {name} would gain a positive decision and "
         f"{len(flips.positive):,} would lose it"
         for name, flips in result.flips(finding).items()
     ]
     where = "the other group" if len(finding.levels) == 2 else "another group"
     judged = f"judged by their mean prediction as members of {where}"
     return [f"At the cut-off {number(result.cut)}, {judged}, {'; '.join(each)}"] if each else []
-
-
-def _with(group: str) -> str:
-    """Return a group after "people": "with sex=Female", "without age<25"."""
-    return f"without {group.removeprefix('not ')}" if group.startswith("not ") else f"with {group}"
 
 
 def proxy_lines(finding: Finding) -> list[str]:

@@ -244,7 +244,8 @@ def _sign_off(result: AuditRecord) -> list[dict[str, Any]]:
     alternatives = ["None were added to this audit (fairfox alternatives, then --alternatives)"]
     if tried is not None:
         count, people = len(tried["tried"]) - 1, text.people(int(tried["people"]))
-        alternatives = [f"{count or 'None'} measured on {people}"]
+        how = "; their maps are fitted anew, so numbers may differ a little from this audit's" if count else ""
+        alternatives = [f"{count or 'None'} measured on {people}{how}"]
         alternatives += [f"The best within a loss of {tried['max_loss']:g} is {tried['best']}"] if count else []
         alternatives += [f"Not run: {name} ({why})" for name, why in tried["not_run"].items()]
     parts: dict[str, list[str]] = {

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairfox.data.dataset import group_name
+from fairfox.errors import OptionError
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.findings import AuditRecord, Group, Streamed, StreamedVariable, Tally
 from fairfox.models.loading import load_model
@@ -195,7 +196,13 @@ def summarise(
     sample = decoded(read_sample(fitted.encoding.needed, share).slice(0, PILOT))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
-    return AuditResult(result_of(totals, fitted, loaded, sample, chosen))
+    found = result_of(totals, fitted, loaded, sample, chosen)
+    if chosen.delta_for_all is None and fitted.options.info.of_prediction and not found.unit.endswith("(probability)"):
+        raise OptionError(
+            "The default delta of values is a share of their range, which a sample has another of; score "
+            "and sum up with the same delta="
+        )
+    return AuditResult(found)
 
 
 def _tally(rows: Rows, **more: Any) -> Tally:
