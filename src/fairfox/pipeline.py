@@ -41,7 +41,7 @@ from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings, measure_folds
 from fairfox.fairtests.registry import applicable, settings_by_test
-from fairfox.findings import AuditRecord, Features, Streamed, TestComparison
+from fairfox.findings import AuditRecord, Streamed, TestComparison
 from fairfox.maps.check import MapCheck, Support
 from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
@@ -322,13 +322,15 @@ def _result(
         trust = replace(trust, rows=main.counterfactual)
     certainty = _certainty(inputs, readings, before, limits, streamed)
     mapped, decisions, predicts = readings.moved.counterfactual, decisions_of(inputs), performance_of(inputs)
+    progress("explaining", 0.92)
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
         interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
         confident=certainty.confident, p_values=certainty.p_values, significant=certainty.significant,
         predictions=inputs.predictions, encoded=readings.people.x, ids=inputs.data.ids,
         findings=findings_of(inputs, readings, before, limits, null, streamed, decisions),
-        features=_explained(inputs, readings, progress), counterfactual=mapped,
+        counterfactual=mapped, features=explain(
+            inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned),
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
         delta=limits.delta, deltas=limits.by_group, test=options.main, unit=score_unit(options, inputs.target.unit),
         meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
@@ -341,13 +343,6 @@ def _result(
         reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
     )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
-
-
-def _explained(inputs: Inputs, readings: Readings, progress: Progress) -> Features:
-    """Return through which features the effect goes."""
-    progress("explaining", 0.92)
-    chosen = inputs.options
-    return explain(inputs.target, readings, seed=chosen.seed, batch_size=chosen.batch_size, aligned=chosen.info.aligned)
 
 
 def _certainty(

@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from fairfox.benchmark.generator import SyntheticBias
-from fairfox.benchmark.source import SourceModel, SourceSettings, source_of
+from fairfox.benchmark.source import SourceModel, SourceSettings, generator_score, source_of
 from fairfox.errors import ColumnError, DataError, OptionError
 from tests.benchmark.tables import SHORT, SMALL, model, table
 
 easy = cache(lambda: model(shift=6.0))
 
 
-def test_sampled_rows_are_mode_probabilities_with_the_classes_of_the_table():
+def test_sampled_rows_are_mode_probabilities_with_the_classes_of_the_table_and_as_easy_to_tell_apart():
     x, labels = easy().sample(4000, seed=1)
     torch.testing.assert_close(x.sum(1), torch.full((4000,), 3.0))  # three features
     torch.testing.assert_close(labels.double().mean(), table().y.double().mean(), atol=0.03, rtol=0)
+    assert generator_score(easy(), pairs=2000) > 0.8 > 0.62 > generator_score(model(shift=0.0), pairs=2000)
     assert easy().columns == ("f0 mode 1", "f0 mode 2", "f1 mode 1", "f1 mode 2", "f2 mode 1", "f2 mode 2")
 
 

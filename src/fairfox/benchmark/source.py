@@ -232,6 +232,22 @@ class SourceModel:
         return cls(**{**state, "settings": settings, "encoding": encoding, "vae": vae})
 
 
+def generator_score(model: SourceModel, *, pairs: int = 10_000, seed: int = 0) -> float:
+    """Return how well the label can be predicted from generated rows, the paper's "model score": 0.5 is chance.
+
+    A random forest learns the label from generated pairs (x, label); its balanced accuracy is measured on 5 000 other
+    generated pairs. Real rows are not used: this measures how hard the generated task is. The paper does not name its
+    classifier or its number of pairs.
+    """
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.metrics import balanced_accuracy_score
+
+    x, labels = (t.numpy() for t in model.sample(pairs, seed=2 * seed + 1))
+    new_x, new_labels = (t.numpy() for t in model.sample(5000, seed=2 * seed + 2))
+    forest = RandomForestClassifier(100, random_state=seed).fit(x, labels)
+    return float(balanced_accuracy_score(new_labels, forest.predict(new_x)))
+
+
 def _network(encoding: ModeEncoding, settings: SourceSettings, seed: int) -> ConditionalVAE:
     sizes = {name: getattr(settings, name) for name in ("width", "depth", "latent")}
     return ConditionalVAE(features=encoding.features, modes=encoding.modes, **sizes, seed=seed)

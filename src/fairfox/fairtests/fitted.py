@@ -245,7 +245,7 @@ def _fit_tests(
             continue
         try:
             own, given = _test_and_given(name, options)
-            told = partial(_part_done, progress, f"fitting: {name}", place, len(names))
+            told = partial(_part_done, progress, place, len(names), f"fitting: {name}")
             one = make_test(own, auxiliary=auxiliary, given=given, settings=settings.get(own), progress=told, **how)
             tests[name] = one.fit(data)
         except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
@@ -289,7 +289,7 @@ def fit_folds(
     failed: set[str] = set()
     for k in range(options.folds):
         left = [name for name in others if name not in failed]
-        told = partial(_fold_done, progress, k, options.folds)
+        told = partial(_part_done, progress, k, options.folds)
         how: dict[str, Any] = {"seed": options.seed + k, "auxiliaries": alike, "everyone": data}
         test = FittedTest.fit(data[order[fold[order] != k]], encoding, options, others=left, progress=told, **how)
         failed |= set(test.failures)
@@ -413,12 +413,8 @@ def keep_failure(failures: dict[str, str], name: str, error: Exception, *, neede
     failures[name] = str(error)
 
 
-def _part_done(say: Progress, what: str, place: int, parts: int, done: int, total: int) -> None:
+def _part_done(say: Progress, place: int, parts: int, what: str, done: float, total: int = 1) -> None:
     say(what, (place + done / total) / parts)
-
-
-def _fold_done(progress: Progress, fold: int, folds: int, what: str, fraction: float) -> None:
-    progress(what, (fold + fraction) / folds)
 
 
 def _drawn(people: Dataset, count: int, seed: int) -> Dataset:

@@ -150,7 +150,7 @@ def measure_folds(
         alignment=shares,
         others={name.removesuffix(GIVEN): found[name] for name in compared},
         seconds={name.removesuffix(GIVEN): seconds[name] for name in compared},
-        training_seconds=training_seconds(folds),
+        training_seconds=sum({id(fold.test.auxiliary): fold.test.training_seconds for fold in folds}.values()),
         failures=failures,
         checks={name.removesuffix(GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=(*(text for _, warnings in checked.values() for text in warnings), *unknown),
@@ -298,11 +298,6 @@ def _measured(
             out[name] = join_measurements(parts, [where[own] for own in rows], len(asked))
             seconds[name] = perf_counter() - start + sum(fold.test.seconds.get(name, 0.0) for fold in folds)
     return out, seconds, failures
-
-
-def training_seconds(folds: Sequence[Fold]) -> float:
-    """Return how long auxiliaries were trained; folds may share theirs."""
-    return sum({id(fold.test.auxiliary): fold.test.training_seconds for fold in folds}.values())
 
 
 def _asked_about(name: str, people: int, seed: int) -> Tensor:

@@ -354,23 +354,24 @@ class Measuring:
             limits[fold.rows] = np.asarray(own_deltas(people, self.delta, deltas))
             for reading, into in ((measured_name(options), effect), (same_outcome_name(options), same)):
                 if reading in judge.tests:
-                    found = judge.measure_one(reading, candidate, people, predictions=own)
-                    scores = torch.where(found.abstained.to(found.score.device), torch.nan, found.score)
+                    one = judge.measure_one(reading, candidate, people, predictions=own)
+                    scores = torch.where(one.abstained.to(one.score.device), torch.nan, one.score)
                     into[fold.rows] = scores.double().numpy(force=True)
         counts = people_weights(self.data.weights, len(out))
         judged, known = ~np.isnan(effect), ~np.isnan(same)
         mean = weighted_mean(effect[judged], counts[judged])
         share = counts[judged] / counts[judged].sum()
-        found_performance = performance(out, self.y, counts)
+        found = performance(out, self.y, counts)
+        now, before = found[0].value, (found if model is None else model.performance)[0].value
         return Alternative(
             name=name,
             kind=kind,
-            performance=found_performance,
+            performance=found,
             mean_effect=mean,
             error=float(np.sqrt((share**2 * (effect[judged] - mean) ** 2).sum())),
             share_over=weighted_mean((effect > limits)[judged], counts[judged]),
             same_outcome=weighted_mean(same[known], counts[known]) if known.any() else None,
-            loss=0.0 if model is None else _loss(found_performance[0], model.performance[0]),
+            loss=before - now if found[0].metric == "auc" else now / max(before, 1e-300) - 1,
         )
 
     def measure_all(
@@ -564,11 +565,6 @@ def _fit_weights(estimator: Any, weights: Tensor | None) -> dict[str, np.ndarray
     if not has_fit_parameter(last, "sample_weight"):
         raise OptionError(f"A {type(last).__name__} takes no weights, and the people of the table have some")
     return {f"{name}__sample_weight".lstrip("_"): weights.numpy(force=True)}
-
-
-def _loss(own: Performance, model: Performance) -> float:
-    """Return how much worse a metric is than the model's."""
-    return model.value - own.value if own.metric == "auc" else own.value / max(model.value, 1e-300) - 1
 
 
 def _is_dominated(one: Alternative, among: Sequence[Alternative]) -> bool:
