@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -137,7 +137,7 @@ def _yes(inputs: Inputs) -> Tensor | None:
     y, values = inputs.data.y, inputs.encoding.label_values
     if y is None or values is None or len(values) != 2:
         return None
-    return 1 - y if audited_class(inputs) == str(values[0]) else y
+    return 1 - y if is_level(values[0], inputs.options.positive) or audited_class(inputs) == str(values[0]) else y
 
 
 def audited_class(inputs: Inputs) -> str | None:
@@ -153,14 +153,12 @@ def audited_class(inputs: Inputs) -> str | None:
     return None if not classes else str(classes[-1 if output.column is None else output.column])
 
 
-def label_warnings(inputs: Inputs, found: Sequence[Performance]) -> list[str]:
-    """Return a sentence where predictions are lower for people with a yes: the label may be read upside down."""
-    if not found or found[0].metric != "auc" or not found[0].upper < 0.5:
-        return []
-    who = f"people whose '{inputs.options.label}' is '{audited_class(inputs)}'"
-    return [
-        f"Predictions are lower for {who} (AUC {found[0].value:.2f}); was another one meant (positive, --positive)?"
-    ]
+def label_warnings(inputs: Inputs, found: Sequence[Performance]) -> Iterator[str]:
+    """Yield a sentence where predictions are lower for people with a yes: the label may be read upside down."""
+    if found and found[0].metric == "auc" and found[0].upper < 0.5:
+        who = f"people whose '{inputs.options.label}' is '{audited_class(inputs)}' (AUC {found[0].value:.2f})"
+        other = next(str(value) for value in inputs.encoding.label_values or () if str(value) != audited_class(inputs))
+        yield f"Predictions are lower for {who}; did you mean --positive {other} (positive={other!r})?"
 
 
 def performance_of(inputs: Inputs) -> tuple[Performance, ...]:

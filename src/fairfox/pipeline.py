@@ -56,6 +56,10 @@ from fairfox.statistics.groups import (
 )
 
 _log = logging.getLogger("fairfox")
+_SAME_PEOPLE = (
+    "The test was fitted on these people, so it seems more certain than it is; fit it on others, or audit without a "
+    "reference."
+)
 _HELD = " Given columns stay as they are, and with them what they explain of the others: {}."
 _PACKAGES = ("fairfox", "torch", "numpy", "scikit-learn", "pyarrow", "narwhals")  # whose versions are recorded
 
@@ -415,7 +419,8 @@ def _warnings(
         inferred, people = [each.tally.inferred for each in streamed.variables.values()], streamed.tally.people
     distance = None if options.abstain is None else trust.distance  # it costs time
     found = find_warnings(inputs, readings, distance, inferred=inferred, people=people)
-    return (*found, *(text for check in checks for text in check.warnings))
+    same = inputs.hashes["rows_sha256"] == inputs.hashes["reference_sha256"]
+    return (*found, *[_SAME_PEOPLE] * same, *(text for check in checks for text in check.warnings))
 
 
 def _settings(model: str, inputs: Inputs, limits: Mapping[str, float], *, seconds: float) -> dict[str, Any]:

@@ -103,6 +103,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "gradients and a step": {"protected": "sex", "test": "faux+ng/s"},
     "networks": {"protected": "sex", "test": "move"},
     "without a direction": {"protected": "sex", "test": "fta"},
+    "a category that nobody had": {"protected": "sex", "test": "rank/a"},
     "one refit": {"protected": "race", "options": {"refits": 1}},
     "values": {"protected": "sex"},
     "log-odds": {"protected": "sex", "options": {"output": "logit", "returns": "probability"}},
@@ -110,6 +111,7 @@ KINDS: dict[str, dict[str, Any]] = {
 TABLES = {
     "unknown values": UNKNOWN,
     "a column that is not there": PEOPLE.drop(columns="sex"),
+    "a category that nobody had": PEOPLE.assign(job=PEOPLE["job"].where(PEOPLE.index % 7 > 0, "pilot")),
     "a label that is not there": PEOPLE.drop(columns="paid"),
     "a label that some lack": PEOPLE.assign(paid=PEOPLE["paid"].where(PEOPLE["number"] % 5 > 0)),
 }

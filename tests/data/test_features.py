@@ -55,8 +55,8 @@ def test_kinds_can_be_overruled():
     assert fitted([0, 1, 1], forced="continuous").kind == "continuous"
 
 
-def test_categories_and_gaps_of_further_rows_are_known_too():
-    assert fitted(["a", "b"], also=["c", None]).levels == ("a", "b", "c", None)
+def test_gaps_in_numbers_of_further_rows_are_known_too_and_categories_are_not():
+    assert fitted(["a", "b"], also=["c", None]).levels == ("a", "b")
     f = fitted([1.5, 2.5, 3.5], also=[NAN, 1.0, 2.0])
     assert (f.kind, f.has_missing) == ("continuous", True)
 

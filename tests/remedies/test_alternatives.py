@@ -59,9 +59,7 @@ def test_the_candidate_that_predicts_best_is_repaired_too(found):
 def test_a_candidate_is_fitted_once_on_all_who_may_be_learnt_from_and_its_repairs_are_of_that_model(people, other):
     people, fits = people.assign(label=np.where(people["label"] > 0, "yes", "no")), []
     people["label"] = people["label"].where(people.index % 5 > 0)  # one in five is unknown
-    reference = people_of(other, seed=4) if other else None
-    if other:
-        reference["label"] = np.where(reference["label"] > 0, "yes", "no")
+    reference = people_of(other, seed=4).replace({"label": {0: "no", 1: "yes"}}) if other else None
 
     class Counting(LogisticRegression):
         def fit(self, rows, labels):

@@ -116,10 +116,8 @@ def test_classes_follow_a_threshold_that_keeps_the_rate_of_yes(learnt, others):
     assert found.cut == kept.correction.threshold != 0.5
     rates = [kept.predict(others[others["sex"] == sex]).mean() for sex in "fm"]
     assert [group.selection_rate for group in found.findings[0].groups] == pytest.approx(rates)
-    named = fairfox.repair(
-        FixedThresholdClassifier(model, threshold=0.3).fit(learnt[["job"]], learnt["label"]), learnt, **ABOUT
-    )
-    assert named.correction.threshold == 0.3
+    fixed = FixedThresholdClassifier(model, threshold=0.3).fit(learnt[["job"]], learnt["label"])
+    assert fairfox.repair(fixed, learnt, **ABOUT).correction.threshold == 0.3
     named = fairfox.repair(model, learnt, **ABOUT)
     assert set(named.predict(others)) <= {"yes", "no"}
     three = LogisticRegression().fit(learnt[["income", "skill"]], learnt["label"] + (learnt["skill"] > 1.0))
@@ -227,6 +225,7 @@ def test_a_category_that_the_model_knows_and_the_repair_does_not_keeps_its_predi
     fair = fairfox.repair(strict, known[~pilots], **ABOUT)
     assert fair.predict_proba(known[pilots]) == pytest.approx(strict.predict_proba(known.loc[pilots, ["job"]]))
     test = fairfox.fit(known[~pilots], protected="sex", columns=["job"], options={"refits": 2})
+    assert "The test was fitted on these people" in fairfox.score(test, strict, known[~pilots]).warnings[-1]
     found = fairfox.score(test, strict, known).record
     assert found.abstained.tolist() == pilots.tolist()
     assert found.predictions.numpy() == pytest.approx(strict.predict_proba(known[["job"]])[:, 1])

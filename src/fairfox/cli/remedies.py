@@ -13,7 +13,7 @@ from fairfox.cli import options as cli
 from fairfox.cli.progress import progress_bar, say
 from fairfox.options import MODEL, NOT_OF_REPAIR, PROTECTED, RULE, AuditOptions
 
-_NOT_HERE = {*NOT_OF_REPAIR, "protected_from", "id"}
+_NOT_HERE = {*NOT_OF_REPAIR, "protected_from"}
 _OPTIONS = tuple(name for name in cli.DECLARED if name not in _NOT_HERE)
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _STRENGTH = "How much to repair: 1 takes away about 80 % of the mean effect, 0 nothing."

@@ -250,11 +250,12 @@ def empty_blocks(data: Dataset, features: Sequence[Feature] | None = None) -> Te
 
 
 def with_stand_ins(data: Dataset) -> tuple[Dataset, Tensor]:
-    """Return people with somebody else's row where a model may refuse theirs for an empty block, and who these are."""
+    """Return people with some category in their empty blocks, which a model may refuse, and who they are (N,) bool."""
     unseen = empty_blocks(data)
-    if bool(unseen.any()) and not bool(unseen.all()):
-        data = replace(data, x=torch.where(unseen[:, None], data.x[~unseen][0], data.x))
-    return data, unseen
+    x = data.x.clone() if bool(unseen.any()) else data.x
+    for f in data.features if x is not data.x else ():
+        x[empty_blocks(data, [f]), f.start] = 1.0
+    return replace(data, x=x), unseen
 
 
 def project_blocks(x: Tensor, features: Sequence[Feature]) -> Tensor:

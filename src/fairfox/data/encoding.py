@@ -229,7 +229,7 @@ def fit_encoding(
         categorical: columns to read as categories whatever they look like.
         continuous: columns to read as numbers whatever they look like.
         columns: the model's own columns, in its order; by default all that are left.
-        also: further rows whose categories are known too (the audited table beside a reference).
+        also: further rows, which may lack numbers (the audited table beside a reference).
         intersections: add the crossing of the protected variables, "sex x race", as one more.
         merge_rare: protected classes with a smaller share of the known rows of `table` are put together as "other".
         reference_group: classes that all others of their variable are compared with: "White", "race=White".
@@ -401,7 +401,7 @@ def _send(f: Feature, series: Series, x: Tensor) -> bool:
 def fit_feature(name: str, series: Series, also: Series | None, start: int, forced: FeatureKind | None) -> Feature:
     """Return the feature of a column whose place in x begins at `start`.
 
-    `also` is the same column of further rows, whose categories and missing values are known too.
+    `also` is the same column of further rows, which may lack numbers where the series has all.
     """
     if missing(series).all():
         raise DataError(f"Column '{name}' has no values; {_drop(name)}")
@@ -415,10 +415,11 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
         )
     if series.dtype.is_numeric():
         fitted_numbers(series, f"Column '{name}'")
-    gone = any(bool(missing(part).any()) for part in (series, also) if part is not None)
+    parts = [series] if also is None or kind == "categorical" else [series, also]
+    gone = any(bool(missing(part).any()) for part in parts)
     if kind == "continuous":
         return _fit_continuous(name, floats(series)[~missing(series)], start, gone)
-    levels = levels_of(series) if also is None else levels_of(series, also)
+    levels = levels_of(series)
     if _too_many(levels, series):
         raise DataError(
             f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
@@ -381,7 +382,8 @@ def _read_csv(path: Path) -> pa.Table:
                         f"'{path}' has {len(fields)} field(s) on line {reader.line_num} but {len(names)} in its header"
                         "; give every line the same number"
                     ) from error
-        raise DataError(f"'{path}' {first_line(error)}") from error
+        what = re.sub(r"(columns, got \d+).*", r"\1", first_line(error))  # what follows is somebody's row
+        raise DataError(f"'{path}' cannot be read; check its quotes and separators ({what})") from error
     _refuse_open_quote(path, content, table)
     return pa.table([_typed(column) for column in table.columns], names=table.column_names)
 

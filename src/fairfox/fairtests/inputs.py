@@ -14,7 +14,7 @@ from fairfox.data.encoding import Encoding, check_given_values, fit_encoding, wi
 from fairfox.data.frames import to_native_frame
 from fairfox.data.protected import find_group, join_protected
 from fairfox.data.table import Table, load_table
-from fairfox.errors import ColumnError, OptionError, did_you_mean
+from fairfox.errors import ColumnError, ModelError, OptionError, did_you_mean, first_line
 from fairfox.fairtests.fitted import FittedTest, is_direct_wanted
 from fairfox.fairtests.registry import settings_by_test
 from fairfox.maps.conditional import check_given_columns
@@ -130,7 +130,11 @@ def predictions_of(target: TargetModel, encoding: Encoding, people: Table, data:
     box = target if isinstance(target, BlackBoxModel) and target.kind == "table" and bool(unseen.any()) else None
     out = predict(target, data.x if box is None else asked.x, batch_size=batch_size)
     if box is not None:
-        out[unseen] = ask_table(box, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
+        try:
+            out[unseen] = ask_table(box, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
+        except ModelError as error:
+            who = f"the {int(unseen.sum()):,} people with a category that no fitting row has"
+            raise ModelError(f"The model does not take {who}; leave them out ({first_line(error)})") from error
     return check_predictions(out, target.unit)
 
 

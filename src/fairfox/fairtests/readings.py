@@ -17,24 +17,9 @@ from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.choices.tests import DIRECT, SAMPLED, TOTAL
 from fairfox.data.dataset import Dataset
 from fairfox.errors import FairfoxError
+from fairfox.fairtests import fitted
 from fairfox.fairtests.effect import Effect, Share
-from fairfox.fairtests.fitted import (
-    ALONE,
-    DRAWS,
-    GIVEN,
-    SAME_OUTCOME,
-    Fold,
-    Progress,
-    alignment_of,
-    is_direct_wanted,
-    keep_failure,
-    largest_first,
-    measured_name,
-    out_of_time,
-    readings_of,
-    same_outcome_name,
-    shares_auxiliaries,
-)
+from fairfox.fairtests.fitted import Fold, Progress, largest_first
 from fairfox.fairtests.protocol import CounterfactualTest, JudgingTest, Measurement, join_measurements
 from fairfox.maps.protocol import compared_pairs
 from fairfox.models.protocol import Model
@@ -113,17 +98,17 @@ def measure_folds(
     that cannot be run is left out with its reason.
     """
     options = folds[0].test.options
-    main = measured_name(options)
+    main = fitted.measured_name(options)
     people, inferred = _inferred(folds, data)
-    labelled = data.y is not None and all(SAME_OUTCOME in fold.test.tests for fold in folds)
-    wanted = replace(options, direct=is_direct_wanted(options, target))
-    needed = readings_of(wanted, labelled=labelled, takes_protected=ALONE in folds[0].test.tests)
+    labelled = data.y is not None and all(fitted.SAME_OUTCOME in fold.test.tests for fold in folds)
+    wanted = replace(options, direct=fitted.is_direct_wanted(options, target))
+    needed = fitted.readings_of(wanted, labelled=labelled, takes_protected=fitted.ALONE in folds[0].test.tests)
     found, seconds, failures = _measured(folds, target, people, predictions, needed, others, progress)
-    why = failures.pop(SAME_OUTCOME, None)
+    why = failures.pop(fitted.SAME_OUTCOME, None)
     unknown = (
         [] if why is None else [f"The effect at the same outcome could not be estimated: {why.partition(';')[0]}."]
     )
-    shares = alignment_of(folds, target, people)
+    shares = fitted.alignment_of(folds, target, people)
     measured, total = found[main], found[TOTAL]
     progress("measuring: how well ranks carry over", 1.0)
     measured, curve, sample = _persisting(folds, main, measured, target, people, predictions, shares)
@@ -140,19 +125,19 @@ def measure_folds(
         main=measured,
         direct=found.get(DIRECT),
         total=total,
-        swapped=found.get(ALONE) if options.info.needs_graph else None,
-        same_outcome=found.get(same_outcome_name(options)),
-        same_outcome_of=_asked_about(same_outcome_name(options), len(people), options.seed),
+        swapped=found.get(fitted.ALONE) if options.info.needs_graph else None,
+        same_outcome=found.get(fitted.same_outcome_name(options)),
+        same_outcome_of=_asked_about(fitted.same_outcome_name(options), len(people), options.seed),
         people=people,
         inferred=inferred,
         quality=_quality(folds, data),
         proxy=_mean_proxies(folds, data),
         alignment=shares,
-        others={name.removesuffix(GIVEN): found[name] for name in compared},
-        seconds={name.removesuffix(GIVEN): seconds[name] for name in compared},
+        others={name.removesuffix(fitted.GIVEN): found[name] for name in compared},
+        seconds={name.removesuffix(fitted.GIVEN): seconds[name] for name in compared},
         training_seconds=sum({id(fold.test.auxiliary): fold.test.training_seconds for fold in folds}.values()),
         failures=failures,
-        checks={name.removesuffix(GIVEN): checks for name, (checks, _) in checked.items() if checks},
+        checks={name.removesuffix(fitted.GIVEN): checks for name, (checks, _) in checked.items() if checks},
         warnings=(*(text for _, warnings in checked.values() for text in warnings), *unknown),
         still=_still(folds, main),
         curve=curve,
@@ -250,7 +235,7 @@ def _persisting(
 
     sample = _shuffled(folds, len(people))[:_CURVE].sort().values
     each = deviations(sample, GRID, _DRAWS_OF_CURVE)
-    drawn = deviations(torch.arange(len(people)), (options.persistence,), DRAWS)
+    drawn = deviations(torch.arange(len(people)), (options.persistence,), fitted.DRAWS)
     some = measured.taken(sample)
     curve = {at: replace(some, deviations=found) for at, found in zip(GRID, each, strict=bool(each))}
     out = replace(measured, deviations=drawn[0] if drawn else None)
@@ -286,14 +271,14 @@ def _measured(
             for number, fold in enumerate(folds if name not in failures else ()):
                 took = (perf_counter() - start) / max(number, 1)  # a fold
                 if name not in needed and perf_counter() + took * (len(folds) - number) > end:
-                    failures[name] = out_of_time(options)
+                    failures[name] = fitted.out_of_time(options)
                     break
                 about = f", about {took * (len(folds) - number):.0f} s" if number and took > 1 else ""
                 progress(f"measuring: {name}{about}", (place + number / len(folds)) / len(unique))
                 own = rows[number]
                 parts.append(fold.test.measure_one(name, target, people[own], predictions=predictions[own]))
         except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-            keep_failure(failures, name, error, needed=needed)
+            fitted.keep_failure(failures, name, error, needed=needed)
         if name not in failures:
             out[name] = join_measurements(parts, [where[own] for own in rows], len(asked))
             seconds[name] = perf_counter() - start + sum(fold.test.seconds.get(name, 0.0) for fold in folds)
@@ -302,7 +287,7 @@ def _measured(
 
 def _asked_about(name: str, people: int, seed: int) -> Tensor:
     """Return the places (n,) of the people that a test is run for: all; or some, for a reading beside it."""
-    if name != SAME_OUTCOME or people <= SAMPLED:
+    if name != fitted.SAME_OUTCOME or people <= SAMPLED:
         return torch.arange(people)
     return torch.randperm(people, generator=torch.Generator().manual_seed(seed))[:SAMPLED].sort().values
 
@@ -365,7 +350,7 @@ def _checks(
 def _quality(folds: Sequence[Fold], data: Dataset) -> tuple[AuxiliaryQuality, ...]:
     """Return how well each protected variable is predicted for everyone by the auxiliary of their fold; on the rows
     that it was not trained on, where folds have the same one."""
-    if shares_auxiliaries(folds):
+    if fitted.shares_auxiliaries(folds):
         return folds[0].test.quality
     each = [predicted_values(fold.test.auxiliary, data.x[fold.rows], fold.test.known) for fold in folds]
     outputs = data.x.new_zeros(len(data), each[0].shape[1])

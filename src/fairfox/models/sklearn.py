@@ -75,9 +75,9 @@ def _threshold(obj: Any, classes: list[Any] | None) -> float | None:
     """Return the probability of the second class from which on a model with a threshold of its own says yes."""
     cut, positive = getattr(obj, "best_threshold_", getattr(obj, "threshold", None)), getattr(obj, "pos_label", None)
     by_probability = getattr(obj, "response_method", None) in ("auto", "predict_proba")
-    if not by_probability or not isinstance(cut, Real) or classes is None or positive not in (None, classes[-1]):
+    if not by_probability or not isinstance(cut, Real) or classes is None:
         return None
-    return float(cut)
+    return float(cut) if positive in (None, classes[-1]) else 1 - float(cut)
 
 
 def load_skops(path: Path) -> Any:

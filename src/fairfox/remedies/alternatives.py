@@ -53,7 +53,7 @@ _FOLDS, _REFITS = 2, 2
 _VALUES = 8  # of other people, that a dropped feature has
 _MORE, _BETTER = 10, 0.1  # what a further search is asked for: so many candidates, so much less of an effect, in deltas
 _POINTS = 0.005  # the same of a probability, whatever delta is
-_MOST_SHARED = 0.2  # of the table's people, who may be in the reference
+_MOST_SHARED = 0.1  # of the table's people, who may be in the reference
 _NOT_RUN = "time was up (max_minutes)"
 
 
@@ -70,6 +70,11 @@ class Alternative:
     same_outcome: float | None  # mean |effect| among people with the same label
     loss: float  # of performance against the model as it is: AUC points / 100, or a share of the log-loss or RMSE
     dominated: bool = False  # another one predicts as well or better, and has a smaller effect
+
+    def is_beaten_by(self, other: Alternative) -> bool:
+        """Return whether another one is as good in both ways, and better in one."""
+        here, there = (self.loss, self.mean_effect), (other.loss, other.mean_effect)
+        return there != here and there[0] <= here[0] and there[1] <= here[1]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it in JSON's own types."""
@@ -263,7 +268,7 @@ def alternatives(
     effects = [each.mean_effect if each.loss <= max_loss else math.inf for each in tried if each.kind == "search"]
     rows, recorded = None if inputs.fitting is None else len(inputs.fitting), inputs.options.recorded() | inputs.hashes
     return Alternatives(
-        tried=tuple(replace(each, dominated=_is_dominated(each, tried)) for each in tried),
+        tried=tuple(replace(each, dominated=any(map(each.is_beaten_by, tried))) for each in tried),
         not_run=not_run,
         max_loss=max_loss,
         delta=measuring.delta,
@@ -544,14 +549,15 @@ def _some(table: object, most: int, seed: int) -> Any:
 
 
 def _shared(people: Dataset, others: Dataset) -> float:
-    """Return the share of people, of those whose row no other one has, who are among the others; 0 if these are few."""
+    """Return the share of people whose row is among the others', less the share of these that has a double there."""
     here, there = (
         row_marks(torch.cat([each.x, each.c, cast(Tensor, each.y)[:, None]], dim=1).nan_to_num(nan=-1e300))
         for each in (people, others)
     )
-    marks, counts = here.unique(return_counts=True)
-    own = marks[counts == 1]
-    return float(torch.isin(own, there).double().mean()) if 2 * len(own) > len(here) else 0.0
+    if torch.equal(here.sort().values, there.sort().values):
+        return 1.0
+    _, place, counts = there.unique(return_inverse=True, return_counts=True)
+    return float(torch.isin(here, there).double().mean() - (counts[place] > 1).double().mean())
 
 
 def _fit_weights(estimator: Any, weights: Tensor | None) -> dict[str, np.ndarray]:
@@ -565,12 +571,6 @@ def _fit_weights(estimator: Any, weights: Tensor | None) -> dict[str, np.ndarray
     if not has_fit_parameter(last, "sample_weight"):
         raise OptionError(f"A {type(last).__name__} takes no weights, and the people of the table have some")
     return {f"{name}__sample_weight".lstrip("_"): weights.numpy(force=True)}
-
-
-def _is_dominated(one: Alternative, among: Sequence[Alternative]) -> bool:
-    """Return whether another one is as good in both ways, and better in one."""
-    own, others = (one.loss, one.mean_effect), [(other.loss, other.mean_effect) for other in among]
-    return any(loss <= own[0] and effect <= own[1] and (loss, effect) != own for loss, effect in others)
 
 
 def _settings_of_search(

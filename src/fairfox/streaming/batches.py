@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from fairfox.assessment import contrast_effects, contrast_words
 from fairfox.auxiliary.model import infer_groups
 from fairfox.auxiliary.training import centre_and_spread
-from fairfox.data.dataset import Dataset, group_name
+from fairfox.data.dataset import Dataset, group_name, with_stand_ins
 from fairfox.data.encoding import read_weights
 from fairfox.data.protected import NumberGroups
 from fairfox.data.table import load_table
@@ -263,7 +263,7 @@ class BatchScorer:
             model.to(job.device) if isinstance(model, nn.Module) else model,
             self.encoding,
             **{**job.options, **({} if output is None else {"returns": output["returns"]})},
-            example=self.encoding.encode(frame).x.to(job.device),
+            example=with_stand_ins(self.encoding.encode(frame))[0].x.to(job.device),
         )
         if output is not None:
             self.target.output = Output(**output)  # type: ignore[attr-defined]
