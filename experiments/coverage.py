@@ -34,14 +34,15 @@ from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model, predict
 from fairfox.options import EstimationOptions
 from fairfox.statistics.groups import certainty
+from fairfox.statistics.intervals import p_values
 from fairfox.statistics.multiplicity import benjamini_hochberg
 
 PERSISTENCE = EstimationOptions().persistence  # .9, fixed before any of these worlds was looked at
 LEAST = 0.85  # of the share of people whose interval holds
 LEVELS = (0.05, 0.1, 0.2)  # of false discoveries
-LISTS = {  # by name: the p-values that it is made of, and the words for it
-    "lists": ("p_robust", "a list"),
-    "significant": ("p_values", "the verdict's list"),
+LISTS = {  # by name: whether its p-values allow for ranks that persist in part, and the words for it
+    "lists": (True, "a list"),
+    "significant": (False, "the verdict's list"),
 }
 HIDDEN = {"confounded": "hometown"}  # what is a cause of the group and of the features, and not in the table
 ALL = WORLDS | UNSEEN
@@ -168,8 +169,11 @@ def judged(measured: Measurement, truth: Tensor, deltas: Sequence[float]) -> dic
         assert ends is not None
         holds = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).double()
         out |= {f"{name}coverage": float(holds.mean()), f"{name}width": float((ends[:, 1] - ends[:, 0]).median())}
-    for name, (p_values, _) in LISTS.items():
-        of_deltas = {delta: getattr(certainty(measured, delta, None), p_values) for delta in deltas}
+    gone, compared = measured.abstained, (~measured.each.isnan().any(0)).sum(1).clamp(min=1)
+    for name, (robust, _) in LISTS.items():
+        drawn = measured.drawn if robust else None
+        of_deltas = {delta: p_values(measured.refits, delta, drawn=drawn) * compared for delta in deltas}
+        of_deltas = {delta: torch.where(gone, torch.nan, p.clamp(max=1.0)) for delta, p in of_deltas.items()}
         out[name] = {f"{delta:g}": lists(p, truth.abs() > delta) for delta, p in of_deltas.items()}
     return out
 
