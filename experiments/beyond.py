@@ -1,8 +1,8 @@
 """Beyond the paper: every fairness test and map on every world whose truth is known, from no bias to all of it.
 
 The eight settings of Table 1, the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
-several draws of people, targets and an auxiliary; what a test says of an unfair target is held against the truth, and
-against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
+several draws of generators, people, targets and an auxiliary; what a test says of an unfair target is held against the
+truth, and against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
 
 A *ground* is one draw of people, an unfair and a fair target and an auxiliary: jobs make it once, and every method is
 judged on it. A method is a fairness test or a counterfactual map. A map gives two scores: its effect under its own name
@@ -246,7 +246,7 @@ def jobs(plan: Beyond, seed: int) -> list[Job]:
 
 def _scoring_job(plan: Beyond, world: World, number: int, batch: str, seed: int) -> Job:
     how = plan.draw(world, number, seed)
-    ground = ground_job(world, how, plan.sources, seed)
+    ground = ground_job(world, how, plan.sources, seed * plan.draws + number)  # with generators of its own
     arguments = (world, how, BATCHES[batch], plan.paired)
     outer = world.fused is not None and world.fused.fusion == "outer"
     after = (ground, *ground.after[:1])
