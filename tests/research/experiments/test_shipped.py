@@ -1,4 +1,4 @@
-"""Committed results are those of the shipped defaults, or stand in the table of those made before that was recorded."""
+"""Committed results are those of the shipped defaults."""
 
 import json
 from dataclasses import replace
@@ -13,14 +13,11 @@ from fairfox.options import AuditOptions
 EXPERIMENT = "shipped"
 RESULTS = Path(__file__).parents[3] / "experiments" / "results"
 FILES = [path for path in sorted(RESULTS.glob("*.json")) if not path.stem.endswith(("-quick", "-only"))]
-MADE_BEFORE = {"gan_metrics"}  # 0.2 recorded hashes: this may only become shorter
 
 
-def faults(experiment, name, found):
+def faults(experiment, found):
     """Return what is wrong with a results file."""
     shipped = experiment.defaults_hash.__wrapped__()
-    if name in MADE_BEFORE:
-        return ["it has hashes, so take it out of MADE_BEFORE"] if "defaults" in found else []
     if "defaults" not in found or "code" not in found:
         return ["it has no hashes: run the experiment"]
     return [] if found["defaults"] == shipped else [f"it was made with defaults {found['defaults']}, not {shipped}"]
@@ -28,7 +25,7 @@ def faults(experiment, name, found):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_committed_result_was_made_with_the_shipped_defaults(experiment, path):
-    assert faults(experiment, path.stem, json.loads(path.read_text(encoding="utf-8"))) == []
+    assert faults(experiment, json.loads(path.read_text(encoding="utf-8"))) == []
 
 
 def of_an_option(monkeypatch):
@@ -46,9 +43,9 @@ def of_a_setting(monkeypatch):
 @pytest.mark.parametrize("change", [of_an_option, of_a_delta, of_a_setting])
 def test_a_change_of_one_default_makes_stored_results_fail(experiment, monkeypatch, change):
     found = {"defaults": experiment.defaults_hash(), "code": experiment.code_hash()}
-    assert faults(experiment, "new", found) == []
+    assert faults(experiment, found) == []
     change(monkeypatch)
-    (fault,) = faults(experiment, "new", found)
+    (fault,) = faults(experiment, found)
     assert fault.startswith(f"it was made with defaults {found['defaults']}, not ")
 
 
