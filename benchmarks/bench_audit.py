@@ -83,6 +83,7 @@ class Watched:
     seconds: dict[str, float] = field(default_factory=dict)
     folds: list[Fold] = field(default_factory=list)
     people: list[Dataset] = field(default_factory=list)  # of each fold
+    training: float = 0.0  # seconds, of the auxiliaries of all folds
 
     def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that does the same, and is timed."""
@@ -97,9 +98,11 @@ class Watched:
         return watched
 
     def measured(self, folds: Sequence[Fold], target: Model, data: Dataset, *rest: Any, **more: Any) -> Any:
-        """Return the readings as `measure_folds` does, and remember who was measured by what."""
+        """Return the readings as `measure_folds` does, and remember who was measured by what, and the training."""
         self.folds, self.people = list(folds), [data[fold.rows] for fold in folds]
-        return readings.measure_folds(folds, target, data, *rest, **more)
+        found = readings.measure_folds(folds, target, data, *rest, **more)
+        self.training = found.training_seconds
+        return found
 
     def audit(self, *given: Any, **options: Any) -> None:
         """Do an audit and watch it."""
@@ -113,11 +116,6 @@ class Watched:
             start = perf_counter()
             fairfox.audit(*given, **options)
             self.seconds["all"] = perf_counter() - start
-
-    @property
-    def training(self) -> float:
-        """The seconds in which the auxiliaries of all folds were trained."""
-        return sum({id(fold.test.auxiliary): fold.test.training_seconds for fold in self.folds}.values())
 
 
 @dataclass(frozen=True)

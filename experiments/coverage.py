@@ -34,15 +34,13 @@ from fairfox.fairtests.registry import make_test
 from fairfox.models.protocol import Model, predict
 from fairfox.options import EstimationOptions
 from fairfox.statistics.groups import certainty
-from fairfox.statistics.intervals import p_values
-from fairfox.statistics.multiplicity import benjamini_hochberg
 
 PERSISTENCE = EstimationOptions().persistence  # .9, fixed before any of these worlds was looked at
 LEAST = 0.85  # of the share of people whose interval holds
 LEVELS = (0.05, 0.1, 0.2)  # of false discoveries
-LISTS = {  # by name: whether its p-values allow for ranks that persist in part, and the words for it
-    "lists": (True, "a list"),
-    "significant": (False, "the verdict's list"),
+LISTS = {  # by name: which list of an audit's certainty it is, and the words for it
+    "lists": ("robust", "a list"),
+    "significant": ("significant", "the verdict's list"),
 }
 HIDDEN = {"confounded": "hometown"}  # what is a cause of the group and of the features, and not in the table
 ALL = WORLDS | UNSEEN
@@ -169,23 +167,21 @@ def judged(measured: Measurement, truth: Tensor, deltas: Sequence[float]) -> dic
         assert ends is not None
         holds = ((ends[:, 0] <= truth) & (truth <= ends[:, 1])).double()
         out |= {f"{name}coverage": float(holds.mean()), f"{name}width": float((ends[:, 1] - ends[:, 0]).median())}
-    gone, compared = measured.abstained, (~measured.each.isnan().any(0)).sum(1).clamp(min=1)
-    for name, (robust, _) in LISTS.items():
-        drawn = measured.drawn if robust else None
-        of_deltas = {delta: p_values(measured.refits, delta, drawn=drawn) * compared for delta in deltas}
-        of_deltas = {delta: torch.where(gone, torch.nan, p.clamp(max=1.0)) for delta, p in of_deltas.items()}
-        out[name] = {f"{delta:g}": lists(p, truth.abs() > delta) for delta, p in of_deltas.items()}
+    for delta in deltas:
+        of_levels = {level: certainty(measured, delta, level) for level in LEVELS}
+        for name, (which, _) in LISTS.items():
+            listed = {level: getattr(one, which) for level, one in of_levels.items()}
+            out.setdefault(name, {})[f"{delta:g}"] = errors(listed, truth.abs() > delta)
     return out
 
 
-def lists(p: Tensor, over: Tensor) -> dict[str, Any]:
+def errors(listed: Mapping[float, Tensor], over: Tensor) -> dict[str, Any]:
     """Return, by level, the share of those on the list who are not over delta, and of those over it who are on it."""
     out: dict[str, Any] = {"over": float(over.double().mean())}
-    for level in LEVELS:
-        listed = benjamini_hochberg(p, level)
+    for level, who in listed.items():
         out[f"{level:g}"] = {
-            "false": int((listed & ~over).sum()) / max(1, int(listed.sum())),
-            "power": int((listed & over).sum()) / int(over.sum()) if bool(over.any()) else None,
+            "false": int((who & ~over).sum()) / max(1, int(who.sum())),
+            "power": int((who & over).sum()) / int(over.sum()) if bool(over.any()) else None,
         }
     return out
 

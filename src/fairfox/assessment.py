@@ -185,13 +185,14 @@ def map_checks(inputs: Inputs, readings: Readings, support: Sequence[Support], l
     if moved.counterfactuals is None or moved.effect is None:
         return ()
     found: list[MapCheck] = []
+    here = inputs.predictions.masked_fill(moved.abstained.to(inputs.predictions.device), torch.nan)
     points, total = inputs.target.unit == "probability", _is_total(inputs)
     about: dict[str, Any] = {"delta": limits.delta, "deltas": limits.by_group, "points": points, "total": total}
     for q, contrast in enumerate(moved.contrasts):
         share = readings.alignment[contrast.variable].value if inputs.options.info.aligned else 1.0
         effects, own = moved.values[:, q] / (share or 1.0), support[contrast.variable]
         rows, shown = moved.counterfactuals, moved.worst == q
-        found += check_map(data, contrast, inputs.predictions, effects, rows, shown=shown, support=own, **about)
+        found += check_map(data, contrast, here, effects, rows, shown=shown, support=own, **about)
     return tuple(found)
 
 

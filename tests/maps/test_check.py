@@ -57,6 +57,13 @@ def test_a_map_that_keeps_ranks_accounts_for_the_whole_gap(incomes):
     assert women.warnings == men.warnings == ()
 
 
+def test_a_gap_is_between_people_who_are_judged(incomes):
+    rows, here = RankMap().fit(incomes).map(incomes).rows, half(incomes.x)
+    here[19] = torch.nan  # the man with 1.9
+    women, men = checked(incomes, rows, here, half(rows))
+    assert (women.gap, men.gap) == pytest.approx((0.475, -0.475))  # 1.4 and 0.45, halved
+
+
 def test_a_broken_map_is_warned_about(incomes):
     rows = incomes.x.clone()
     rows[:10] += 0.1  # women hardly move, and nobody of the men has 0.1 to 0.9

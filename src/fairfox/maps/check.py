@@ -117,7 +117,7 @@ def check_map(
     Args:
         data: the people who were mapped.
         contrast: where they went.
-        here: their predictions f(x) (N,).
+        here: their predictions f(x) (N,); NaN for people who are not judged.
         effects: f(T(x)) - f(x) (N,), mean over refits; NaN for people who were not mapped.
         rows: their counterfactual rows (M, N, D), of one or more refits.
         support: what the fitting rows show.
@@ -141,8 +141,9 @@ def check_map(
         else:
             other = 1 - group if contrast.towards is None else contrast.towards
             names = group_name(p.name, p.levels[group]), group_name(p.name, p.levels[other])
-            if bool((c == other).any()):
-                gap, error = _gap(here, own, c == other, weights)
+            others = (c == other) & ~here.isnan()
+            if bool(others.any()):
+                gap, error = _gap(here, own, others, weights)
                 least = (deltas or {}).get(names[0], delta) / 2
                 accounted = effect / gap if abs(gap) > max(2 * error, least) else None
         moved = own if shown is None else own & shown.to(own.device)

@@ -59,12 +59,11 @@ def test_intervals_that_hold_are_counted(experiment):
 
 
 def test_a_list_has_its_false_entries_and_its_power(experiment):
-    p, over = torch.tensor([0.001, 0.001, 0.9, 0.9]), torch.tensor([True, False, True, True])
-    found = experiment.lists(p, over)
-    assert found["over"] == 0.75
-    assert found["0.05"] == {"false": 0.5, "power": pytest.approx(1 / 3)}
-    assert experiment.lists(p, torch.zeros(4, dtype=torch.bool))["0.2"] == {"false": 1.0, "power": None}
-    assert experiment.lists(torch.ones(4), over)["0.2"] == {"false": 0.0, "power": 0.0}
+    listed, over = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, True])
+    nobody, third = torch.zeros(4, dtype=torch.bool), pytest.approx(1 / 3)
+    assert experiment.errors({0.05: listed}, over) == {"over": 0.75, "0.05": {"false": 0.5, "power": third}}
+    assert experiment.errors({0.2: listed}, nobody)["0.2"] == {"false": 1.0, "power": None}
+    assert experiment.errors({0.2: nobody}, over)["0.2"] == {"false": 0.0, "power": 0.0}
 
 
 def test_a_quick_run_has_every_world_with_and_without_what_hides(experiment, quick):
