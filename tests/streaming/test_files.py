@@ -261,8 +261,8 @@ def test_a_device_without_the_memory_is_told_in_a_sentence(folder: Path, monkeyp
     def full(*given: Any, **options: Any) -> Any:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
 
-    monkeypatch.setattr(BatchScorer, "score", full)
-    monkeypatch.setattr(BatchScorer, "schema", pa.schema([("row_id", pa.int64())]))
+    monkeypatch.setattr(BatchScorer, "coded", full)
+    monkeypatch.setattr(BatchScorer, "coded_schema", pa.schema([("row_id", pa.int64())]))
     with pytest.raises(
         FileError, match=r"rows from 0: the device has too little memory \(CUDA out of memory\); use fewer"
     ):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Self
 
 import narwhals as nw
 import numpy as np
@@ -42,6 +42,7 @@ from fairfox.data.table import (
 from fairfox.errors import DataError, OptionError
 
 _FEW_LEVELS = 50  # that many categories are always allowed
+_ROWS = 4096  # that a processor decodes at a time, in its cache
 _FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
 
 
@@ -153,12 +154,12 @@ class Encoding:
                 encode_feature(f, column(table, f.name), here.T)
             return torch.as_tensor(here)
         x = torch.zeros(here.shape, dtype=torch.float64, device=device)
-        sent = [_send(f, column(table, f.name), x) for f in self.features]
+        sent = _send(self.features, table, x)
         finite = (x.abs() <= _FARTHEST).all(1).tolist()
-        rest = [f for f, there in zip(self.features, sent, strict=True) if not (there and finite[f.start])]
-        for f in rest:
-            encode_feature(f, column(table, f.name), here.T)
-            x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
+        for f in self.features:
+            if f.name not in sent or not finite[f.start]:
+                encode_feature(f, column(table, f.name), here.T)
+                x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
         return x
 
     def project(self, x: Tensor) -> Tensor:
@@ -170,8 +171,14 @@ class Encoding:
 
         What is missing or unseen is NaN, except under autograd, where it is the mean or 0.
         """
-        out = [_matrix_column(f, x) for f in self.features]
-        return torch.stack(out, dim=1) if out else x[:, :0]
+        units = _Units.of(tuple(f for f in self.features if f.kind == "continuous"), x.device)
+        out = torch.cat([units.values(rows) for rows in x.split(max(len(x), 1) if x.is_cuda else _ROWS)])
+        if out.shape[1] == len(self.features):
+            return out
+        columns = iter(out.unbind(1))
+        return torch.stack(
+            [_expected_code(f, x) if f.kind == "categorical" else next(columns) for f in self.features], 1
+        )
 
     def table(self, x: Tensor) -> Any:
         """Return a data frame with the user's columns, units and dtypes (categories: the most probable)."""
@@ -340,13 +347,11 @@ def _check_roles(roles: Sequence[tuple[str, Sequence[str | None]]]) -> None:
             raise OptionError(f"Column '{min(both)}' is given as {one} and as {two}; choose one")
 
 
-def _matrix_column(f: Feature, x: Tensor) -> Tensor:
-    if f.kind == "categorical":
-        block = x[:, f.columns]
-        code = block @ codes_of(f).to(x)
-        known = block.sum(1) > 0 if f.levels[-1] is not None else block[:, :-1].sum(1) >= 0.5
-        return code if x.requires_grad else torch.where(known, code, torch.nan)
-    return x[:, f.start] * f.scale + f.mean if x.requires_grad else continuous_values(f, x).to(x)
+def _expected_code(f: Feature, x: Tensor) -> Tensor:
+    block = x[:, f.columns]
+    code = block @ codes_of(f).to(x)
+    known = block.sum(1) > 0 if f.levels[-1] is not None else block[:, :-1].sum(1) >= 0.5
+    return code if x.requires_grad else torch.where(known, code, torch.nan)
 
 
 def _encode_label(series: Series, values: tuple[Level, ...] | None) -> np.ndarray:
@@ -386,13 +391,19 @@ def _label_values(series: Series) -> tuple[Level, ...] | None:
     return None if series.dtype.is_numeric() and len(values) > 10 else tuple(values)
 
 
-def _send(f: Feature, series: Series, x: Tensor) -> bool:
-    """Return whether a column was written to x (D, N) on its device: floats are, the missing as what is not finite."""
-    if f.kind != "continuous" or not series.dtype.is_float() or series.null_count():
-        return False
-    values = torch.as_tensor(np.array(series.to_numpy())).to(x.device)
-    x[f.start] = (values.double() - f.mean) / f.scale
-    return True
+def _send(features: Sequence[Feature], table: Table, x: Tensor) -> set[str]:
+    """Return the columns that were written to x (D, N) on its device, in one go: floats without a missing value."""
+    columns = [(f, column(table, f.name)) for f in features if f.kind == "continuous"]
+    plain = {f: each.to_numpy() for f, each in columns if each.dtype.is_float() and not each.null_count()}
+    if plain:
+        single = all(values.dtype == np.float32 for values in plain.values())
+        kind = torch.float32 if single else torch.float64
+        staged = torch.empty((len(plain), len(table)), dtype=kind, pin_memory=x.is_cuda)
+        np.stack([*plain.values()], out=staged.numpy(), casting="same_kind")
+        rows = staged.to(x.device, non_blocking=True).double()
+        units = _Units.of(tuple(plain), x.device)
+        x[units.starts] = rows.sub_(units.mean[:, None]).div_(units.scale[:, None])
+    return {f.name for f in plain}
 
 
 # --- one column and its columns of x ---------------------------------------------------------------------------------
@@ -468,7 +479,7 @@ def encode_feature(f: Feature, series: Series, x: np.ndarray) -> None:
 def decode_feature(f: Feature, x: Tensor) -> np.ndarray:
     """Return the column in its own units (N,): floats, or the most probable category (None: missing or unseen)."""
     if f.kind == "continuous":
-        return np.asarray(continuous_values(f, x).numpy(force=True))
+        return continuous_values(f, x).numpy(force=True)
     levels = np.array([*f.levels, None], dtype=object)
     block = x[:, f.columns].detach().cpu()
     most = block.max(1)  # several times as fast as amax and argmax
@@ -476,19 +487,58 @@ def decode_feature(f: Feature, x: Tensor) -> np.ndarray:
     return np.asarray(levels[best.numpy()])
 
 
-def continuous_values(f: Feature, x: Tensor) -> Tensor:
-    """Return a continuous column in its own units (N,), in float64 and with NaN where it is missing.
+class _Units(NamedTuple):
+    """What turns C continuous columns of x into their own units: tensors that stay on a device."""
 
-    Values that rounding alone has moved off a number of few decimals are put back on it: a rule such as
-    `ratio >= 0.35` must find 0.35.
-    """
-    value = (x[:, f.start].detach().double() * f.scale).add_(f.mean)
-    if f.decimals is not None:
-        unit = 10.0**f.decimals
-        near = (value * unit).round() / unit
-        slack = 4 * torch.finfo(x.dtype).eps * (value.abs() + abs(f.mean))
-        value = torch.where((value - near).abs() <= slack, near, value)
-    return torch.where(x[:, f.start + 1] > 0.5, torch.nan, value) if f.has_missing else value
+    starts: Tensor  # (C,) columns of x
+    mean: Tensor
+    scale: Tensor
+    power: Tensor  # ten to so many decimals, NaN where there are many
+    rounded: bool  # whether some have few
+    gaps: Tensor  # positions of those with a column that says "missing"
+    adjacent: bool  # whether they are the first C columns of x
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def of(cls, features: tuple[Feature, ...], device: torch.device) -> Self:
+        starts = torch.tensor([f.start for f in features], dtype=torch.long)
+        gaps = torch.tensor([n for n, f in enumerate(features) if f.has_missing], dtype=torch.long)
+        powers = [torch.nan if f.decimals is None else 10.0**f.decimals for f in features]
+        numbers = [[f.mean for f in features], [f.scale for f in features], powers]
+        mean, scale, power = torch.tensor(numbers, dtype=torch.float64)
+        rounded, adjacent = not bool(power.isnan().all()), starts.tolist() == [*range(len(starts))]
+        starts, mean, scale, power, gaps = (t.to(device) for t in (starts, mean, scale, power, gaps))
+        return cls(starts, mean, scale, power, rounded, gaps, adjacent)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the columns (N, C) of x (N, D) in their own units: exactly, or differentiably under autograd."""
+        if x.requires_grad:
+            return self._among(x) * self.scale.to(x) + self.mean.to(x)
+        return self.exact(x).to(x)
+
+    def exact(self, x: Tensor) -> Tensor:
+        """Return them in float64, with NaN where they are missing.
+
+        Values that rounding alone has moved off a number of few decimals are put back on it: a rule such as
+        `ratio >= 0.35` must find 0.35.
+        """
+        value = (self._among(x.detach()).double() * self.scale).add_(self.mean)
+        if self.rounded:
+            near = (value * self.power).round_().div_(self.power)  # NaN, and so not near, where there are many
+            slack = 4 * torch.finfo(x.dtype).eps * (value.abs() + self.mean.abs())
+            value = torch.where((value - near).abs_() <= slack, near, value)
+        if len(self.gaps):
+            gone = x.index_select(1, self.starts[self.gaps] + 1) > 0.5
+            value.index_copy_(1, self.gaps, value.index_select(1, self.gaps).masked_fill_(gone, torch.nan))
+        return value
+
+    def _among(self, x: Tensor) -> Tensor:
+        return x if self.adjacent and len(self.starts) == x.shape[1] else x.index_select(1, self.starts)
+
+
+def continuous_values(f: Feature, x: Tensor) -> Tensor:
+    """Return a continuous column in its own units (N,), in float64 and with NaN where it is missing."""
+    return _Units.of((f,), x.device).exact(x)[:, 0]
 
 
 def codes_of(f: Feature) -> Tensor:

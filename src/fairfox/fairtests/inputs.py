@@ -126,10 +126,10 @@ class Inputs:
 
 def predictions_of(target: TargetModel, encoding: Encoding, people: Table, data: Dataset, batch_size: int) -> Tensor:
     """Return everyone's prediction (N,); a category that no fitting row has reaches a model on tables as it is."""
-    asked, unseen = with_stand_ins(data)
-    box = target if isinstance(target, BlackBoxModel) and target.kind == "table" and bool(unseen.any()) else None
-    out = predict(target, data.x if box is None else asked.x, batch_size=batch_size)
-    if box is not None:
+    box = target if isinstance(target, BlackBoxModel) and target.kind == "table" else None
+    asked, unseen = (data, None) if box is None else with_stand_ins(data)
+    out = predict(target, asked.x, batch_size=batch_size)
+    if box is not None and unseen is not None and bool(unseen.any()):
         try:
             out[unseen] = ask_table(box, encoding, people[unseen.nonzero()[:, 0].tolist()]).to(out)
         except ModelError as error:

@@ -283,12 +283,21 @@ class BatchScorer:
         return max(BATCH_ROWS, min(GPU_ROWS, fitting))
 
     @cached_property
+    def coded_schema(self) -> pa.Schema:
+        """The columns of what `coded` returns."""
+        return self.coded(self.example.combine_chunks().to_batches()[0]).schema
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of what `score` returns."""
-        return self.score(self.example.combine_chunks().to_batches()[0]).schema
+        return decoded(self.coded_schema.empty_table()).schema
 
     def score(self, batch: pa.RecordBatch, *, row_numbers: pa.Array | None = None) -> pa.RecordBatch:
-        """Return one row per person, in order.
+        """Return what `coded` does, with plain texts."""
+        return decoded(pa.Table.from_batches([self.coded(batch, row_numbers=row_numbers)])).to_batches()[0]
+
+    def coded(self, batch: pa.RecordBatch, *, row_numbers: pa.Array | None = None) -> pa.RecordBatch:
+        """Return one row per person, in order, with texts as codes: they are added up and written in half the time.
 
         The columns are those of `fairfox.report.files.scores_table` without the direct reading and the list.
         Added is what the verdict and the groups need: the prediction, the group, the weight, the p-value where ranks
@@ -327,7 +336,7 @@ class BatchScorer:
         columns = {
             **numbers,
             "variable": _words([p.name for p in self.protected], worst, nameless),
-            "towards": pc.choose(pa.array(worst, pa.int64(), mask=away), *towards),
+            "towards": towards[0] if len(variables) == 1 else _chosen(towards, worst, away),
             "prediction": pa.array(encoded.predictions.double().numpy()),
             **({} if self.weights is None else {"weight": pa.array(read_weights(load_table(table), self.weights))}),
             "group_inferred": pa.array(encoded.inferred.any(1).numpy()),
@@ -409,6 +418,12 @@ def _on_cpu(record: _Record) -> _Record:
     return replace(record, **moved)
 
 
-def _words(names: Sequence[str], positions: np.ndarray, hidden: np.ndarray) -> pa.Array:
+def _words(names: Sequence[str], positions: np.ndarray, hidden: np.ndarray) -> pa.DictionaryArray:
     """Return the name at each position (N,), null where hidden."""
-    return pa.array(names, pa.string()).take(pa.array(np.where(hidden, 0, positions), pa.int32(), mask=hidden))
+    return pa.DictionaryArray.from_arrays(pa.array(positions, pa.int32(), mask=hidden), pa.array(names, pa.string()))
+
+
+def _chosen(columns: Sequence[pa.DictionaryArray], which: np.ndarray, hidden: np.ndarray) -> pa.DictionaryArray:
+    """Return everyone's text in the column of theirs (N,), null where hidden."""
+    texts = [column.dictionary_decode() for column in columns]
+    return pc.choose(pa.array(which, pa.int64(), mask=hidden), *texts).dictionary_encode()

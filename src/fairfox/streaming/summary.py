@@ -58,22 +58,30 @@ def totals_of(scores: pa.RecordBatch) -> pa.Table:
     """Return the totals of people whose scores `BatchScorer.score` returned."""
     names = scores.schema.names
     weight = _floats(scores["weight"]) if "weight" in names else np.ones(len(scores))
-    sums = _sums(scores, "", weight)
-    keys = {"variable": scores["variable"], "reason": scores["reason"]}
-    tables = [_grouped(keys, sums, of="everyone"), _histogram({}, scores["p_value"], weight, of="p_value")]
+    people = pa.table({"variable": scores["variable"], "reason": scores["reason"], **_sums(scores, "", weight)})
+    p_values, tables = _p_values(scores["p_value"], weight), []
     for variable in (name[len("group[") : -1] for name in names if name.startswith("group[")):
-        own = f"[{variable}]" if f"score[{variable}]" in names else ""  # else the only columns are its own
-        group, rest = {"group": scores[f"group[{variable}]"]}, names[names.index(f"towards{own}") + 1 :]
-        keys = {**group, "towards": scores[f"towards{own}"]}
-        tables.append(_grouped(keys, _sums(scores, own, weight) if own else sums, of="variable", variable=variable))
-        p = scores[f"p_value{own}"]
-        tables.append(_histogram(group, p, weight, of="p_of_variable", variable=variable))
-        for column in takewhile(lambda name: name.startswith("effect["), rest):
-            values = _floats(scores[column])
-            known = ~np.isnan(values) & scores[f"score{own}"].is_valid().to_numpy(zero_copy_only=False)
-            effect = {"effect": np.where(known, values * weight, 0.0), "effect_weight": weight * known}
-            word = column[len("effect[") : -1].removeprefix(f"{variable}=")
-            tables.append(_grouped(group, effect, of="effect", variable=variable, towards=word))
+        group = scores[f"group[{variable}]"]
+        if f"score[{variable}]" not in names:  # its columns are everyone's: people are added up once, by all keys
+            people = _grouped(people.append_column("group", group).append_column("towards", scores["towards"]))
+            p_values = _grouped(p_values.append_column("group", group))
+            own, own_p = people, p_values
+        else:
+            mark = f"[{variable}]"
+            own = pa.table({"group": group, "towards": scores[f"towards{mark}"], **_sums(scores, mark, weight)})
+            own_p = _p_values(scores[f"p_value{mark}"], weight).append_column("group", group)
+            known = scores[f"score{mark}"].is_valid().to_numpy(zero_copy_only=False)
+            rest = names[names.index(f"towards{mark}") + 1 :]
+            for column in takewhile(lambda name: name.startswith("effect["), rest):
+                values, word = _floats(scores[column]), column[len("effect[") : -1].removeprefix(f"{variable}=")
+                there = known & ~np.isnan(values)
+                sums = {"effect": np.where(there, values * weight, 0.0), "effect_weight": weight * there}
+                effect = pa.table({"group": group, **sums})
+                tables.append(_grouped(effect, ["group"], of="effect", variable=variable, towards=word))
+        tables.append(_grouped(own, ["group", "towards"], of="variable", variable=variable))
+        tables.append(_grouped(own_p, ["group", "bucket"], of="p_of_variable", variable=variable).drop_null())
+    tables.append(_grouped(people, ["variable", "reason"], of="everyone"))
+    tables.append(_grouped(p_values, ["bucket"], of="p_value").drop_null())
     return pa.concat_tables([TOTALS.empty_table(), *tables], promote_options="default")
 
 
@@ -112,20 +120,20 @@ def _floats(column: pa.Array) -> np.ndarray:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _histogram(keys: Mapping[str, pa.Array], p: pa.Array, weight: np.ndarray, **same: str) -> pa.Table:
-    """Return people and weight by key and bucket of p-values; bucket k ends at `_SMALLEST * GROWTH**k`."""
+def _p_values(p: pa.Array, weight: np.ndarray) -> pa.Table:
+    """Return everyone's bucket of p-values; bucket k ends at `_SMALLEST * GROWTH**k`."""
     level = np.ceil(np.log(np.maximum(_floats(p), _SMALLEST) / _SMALLEST) / math.log(GROWTH))
     bucket = pa.array(level, pa.int64(), mask=np.isnan(level))
-    sums = {"people": np.ones(len(weight)), "weight": weight}
-    return _grouped({**keys, "bucket": bucket}, sums, **same).drop_null()
+    return pa.table({"bucket": bucket, "people": np.ones(len(weight)), "weight": weight})
 
 
-def _grouped(keys: Mapping[str, pa.Array], sums: Mapping[str, np.ndarray], **same: str) -> pa.Table:
-    """Return sums by key, with keys that are the same for all of them."""
-    people = pa.table({**keys, **sums})
-    summed = people.group_by([*keys], use_threads=False).aggregate([(name, "sum") for name in sums])
+def _grouped(people: pa.Table, keys: Sequence[str] = _KEYS, **same: str) -> pa.Table:
+    """Return sums by those of the keys that the table has, with keys that are the same for all of them."""
+    by = [name for name in keys if name in people.column_names]
+    sums = [name for name in people.column_names if name not in _KEYS]
+    summed = people.group_by(by, use_threads=False).aggregate([(name, "sum") for name in sums])
     columns = {name: pa.repeat(text, len(summed)) for name, text in same.items()}
-    columns |= {name: summed[name if name in keys else f"{name}_sum"] for name in people.column_names}
+    columns |= {name: summed[name] for name in by} | {name: summed[f"{name}_sum"] for name in sums}
     return pa.table(columns).cast(pa.schema([TOTALS.field(name) for name in columns]))
 
 

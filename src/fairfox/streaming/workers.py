@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from joblib.externals.loky.process_executor import ShutdownExecutorError
 from fairfox.data.files import ENDING, file_sha256, written_whole
 from fairfox.errors import DataError, FairfoxError, FileError, MissingExtraError
 from fairfox.streaming.batches import BatchScorer, Job, scorer_for
-from fairfox.streaming.sources import RECORD, RowGroups, read_batches
+from fairfox.streaming.sources import RECORD, RowGroups, decoded, read_batches
 from fairfox.streaming.summary import add_totals, totals_of
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -92,8 +93,10 @@ def run_task(job: Job, task: PartTask, tick: Tick = lambda rows: None) -> PartRe
 
 def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
     scorer, people = scorer_for(job), task.people
-    schema = scorer.schema.insert(0, pa.field("file", pa.string()))
-    texts = [f.name for f in schema if pa.types.is_string(f.type)]
+    schema = scorer.coded_schema.insert(0, pa.field("file", pa.string()))
+    plain = decoded(schema.empty_table()).schema  # what readers of the file shall find
+    texts = [f.name for f in plain if pa.types.is_string(f.type)]
+    numbers = [name for name in plain.names if name not in texts]  # extremes of texts would take longer than the rest
     batches = read_batches(people, scorer.fitted.encoding.needed, scorer.batch_rows)
     seconds, totals, done, mark = {"read": 0.0, "score": 0.0, "write": 0.0}, [], 0, perf_counter()
 
@@ -103,7 +106,8 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
         seconds[what] += mark - before
 
     with written_whole(Path(task.path)) as temporary, temporary.open("wb") as handle:
-        writer = pq.ParquetWriter(handle, schema, use_dictionary=texts)
+        how: dict[str, Any] = {"use_dictionary": texts, "write_statistics": numbers, "store_schema": False}
+        writer = pq.ParquetWriter(handle, schema, **how)
         try:
             for batch in batches:
                 lap("read")
@@ -116,7 +120,8 @@ def _write(job: Job, task: PartTask, tick: Tick) -> PartRecord:
                 tick(len(batch))
             record = PartRecord(people.identity, task.run, add_totals(totals).to_pydict(), seconds)
             footer = {name: value for name, value in vars(record).items() if name != "sha256"}
-            writer.add_key_value_metadata({RECORD: json.dumps(footer).encode()})
+            own = {RECORD: json.dumps(footer).encode(), "ARROW:schema": b64encode(plain.serialize().to_pybytes())}
+            writer.add_key_value_metadata(own)
         finally:
             writer.close()
         handle.flush()
@@ -132,7 +137,7 @@ def _score(scorer: BatchScorer, people: RowGroups, done: int, batch: pa.RecordBa
         raise DataError(f"The table {has} column '{name}' of ids, unlike the tables read first; score it separately")
     rows = people.first_row + done + np.arange(len(batch))
     try:
-        scores = scorer.score(batch, row_numbers=pa.array(rows))
+        scores = scorer.coded(batch, row_numbers=pa.array(rows))
     except DataError as error:  # which counts the rows of the batch
         raise DataError(f"'{people.file.name}', rows from {rows[0]}: {error}") from error
     return scores.add_column(0, "file", pa.repeat(people.file.name, len(batch)))
