@@ -32,7 +32,6 @@ from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.data.dataset import Dataset, Feature
 from fairfox.gradients.integrated import integrated_jacobian
 from fairfox.gradients.jacobian import jacobian
-from fairfox.maps.check import transparency
 from fairfox.maps.gan import GanSettings
 from fairfox.maps.move import Metric, MoveMap
 from fairfox.maps.protocol import CounterfactualMap
@@ -211,7 +210,8 @@ def displaced(name: str, fitted: CounterfactualMap, people: Dataset) -> Strength
     mapped = fitted.map(people)
     if bool(mapped.abstained.all()):
         return {}
-    signed = transparency(people, mapped.rows, among=~mapped.abstained).signed
+    weight = (~mapped.abstained).to(people.x) * (1.0 if people.weights is None else people.weights)
+    signed = (weight / weight.sum()) @ (mapped.rows - people.x)  # (D,)
     return {name: by_feature(signed, people, DISPLACEMENT)}
 
 

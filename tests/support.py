@@ -261,7 +261,7 @@ def many_result(**changes: Any) -> AuditRecord:
         counterfactual=torch.zeros(people, 5),
         features=Features(
             proxy={"postcode": 1.4, "income": 0.9, "job": 0.35, "hours": 0.3},  # the strongest of each
-            effect=FeatureEffect(("postcode", "income", "job", "hours"), per_person, "integrated gradients"),
+            effect=FeatureEffect(("postcode", "income", "job", "hours"), per_person, "any", weights=weights),
         ),
         warnings=("The group race=Other has few people.",),
     )

@@ -267,19 +267,12 @@ def finding_of(
         verdict=verdict,
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
-    groups = _groups_of(finding, members, predictions, weights, decisions)
+    rates = [{}] * len(members) if decisions is None else decisions.rates(predictions, weights, [*members.values()])
+    each = zip(members.items(), rates, strict=True)
+    groups = tuple(_group(finding, *own, rate, predictions, weights) for own, rate in each)
     if streamed is None:
         return replace(finding, groups=groups)
     return replace(finding, streamed=streamed.tally, groups=with_rates(streamed.groups, groups))
-
-
-def _groups_of(
-    finding: Finding, members: Mapping[str, Tensor], predictions: Tensor, weights: Tensor, decisions: Decisions | None
-) -> tuple[Group, ...]:
-    """Return every group, with the rates of decisions where somebody decides."""
-    rates = [{}] * len(members) if decisions is None else decisions.rates(predictions, weights, [*members.values()])
-    each = zip(members.items(), rates, strict=True)
-    return tuple(_group(finding, *own, rate, predictions, weights) for own, rate in each)
 
 
 def with_rates(groups: Sequence[Group], sample: Sequence[Group]) -> tuple[Group, ...]:

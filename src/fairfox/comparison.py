@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairfox.choices.kinds import Number
 from fairfox.choices.tests import UNFITTED
 from fairfox.data.files import write_text
 from fairfox.errors import ColumnError, ModelError, OptionError, ShapeError
@@ -310,9 +311,7 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
                 f"compare audits with the same options{also}"
             )
-    allowed = _SMALL * one.people.delta if margin is None else margin
-    if not 0 <= allowed < np.inf:
-        raise OptionError(f"The margin is {margin}; expected a number of at least 0")
+    allowed = Number(0).required("margin", _SMALL * one.people.delta if margin is None else margin)
     about: dict[str, Any] = {"margin": allowed, "unit": one.options["unit"]}
     hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
     first, second = (np.stack([each.people.scores, each.people.flagged]) for each in (one, two))

@@ -220,7 +220,8 @@ def _effect_through_features(
         known = ~moved.abstained.cpu()[people]
         per_person[people[known]] = contributed(people[known], rows[:, known])
     method = "integrated gradients" if by_gradients else "sampled Shapley values"
-    return FeatureEffect(tuple(f.name for f in data.features), per_person, method, sample.drawn, explain_one)
+    names = tuple(f.name for f in data.features)
+    return FeatureEffect(names, per_person, method, sample.drawn, data.weights, explain_one)
 
 
 def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:

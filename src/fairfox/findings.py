@@ -21,6 +21,7 @@ from fairfox.maps.check import FlipSet, MapCheck, flip_sets
 from fairfox.options import EVERYONE
 from fairfox.statistics.diagnostics import DISAGREE, Null, Reliability
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
+from fairfox.statistics.intervals import standard_error
 from fairfox.statistics.multiplicity import Threshold
 from fairfox.statistics.performance import Performance
 from fairfox.statistics.verdict import ALLOWED, Counted, Verdict, family_verdict
@@ -37,6 +38,7 @@ class FeatureEffect:
     per_person: Tensor  # (N, F), signed; NaN rows were not explained (black boxes are explained on a sample)
     method: str  # "integrated gradients" or "sampled Shapley values"
     drawn: Tensor | None = None  # (N,) bool: a random sample the totals are taken over; None: everyone explained
+    weights: Tensor | None = None  # (N,) how many people each row stands for
     explain: Callable[[int, Tensor], Tensor] | None = field(default=None, repr=False, compare=False)
     # contributions (F,) of one more person, by their place and their counterfactual row (D,)
 
@@ -46,16 +48,15 @@ class FeatureEffect:
     @property
     def total(self) -> dict[str, float]:
         """Mean |contribution| per feature over the people who count, largest first."""
-        known = self.per_person[self._counted]
-        means = known.abs().mean(0).tolist() if len(known) else [math.nan] * len(self.names)
+        sizes, counts = self._sizes
+        means = [weighted_mean(column, counts) for column in sizes.T]
         return dict(sorted(zip(self.names, means, strict=True), key=lambda pair: -pair[1]))
 
     @property
     def error(self) -> dict[str, float]:
         """Standard error of `total` over the people it was averaged over: what a sample leaves open."""
-        known = self.per_person[self._counted].abs()
-        spread = known.std(0) / len(known) ** 0.5 if len(known) > 1 else known.new_full((len(self.names),), math.nan)
-        errors = dict(zip(self.names, spread.tolist(), strict=True))
+        sizes, counts = self._sizes
+        errors = dict(zip(self.names, (standard_error(column, 0.0, counts) for column in sizes.T), strict=True))
         return {name: errors[name] for name in self.total}
 
     @property
@@ -63,9 +64,9 @@ class FeatureEffect:
         """How many people the totals are averaged over."""
         return int(self._counted.sum())
 
-    def by_group(self, finding: Finding, among: Tensor, weights: Tensor | None) -> dict[str, dict[str, float]]:
+    def by_group(self, finding: Finding, among: Tensor) -> dict[str, dict[str, float]]:
         """Return the mean signed contribution of each feature in each group, by `Group.name`, over some people (N,)."""
-        values, counts = self.per_person.numpy(force=True), people_weights(weights, len(among))
+        values, counts = self.per_person.numpy(force=True), people_weights(self.weights, len(among))
         own = np.asarray(finding.group, dtype=str)
         counted = (self._counted & among.to(self._counted.device)).numpy(force=True)
         out = {}
@@ -74,6 +75,12 @@ class FeatureEffect:
             means = [weighted_mean(column, counts[rows]) for column in values[rows].T]
             out[group_name(finding.name, level)] = dict(zip(self.names, means, strict=True))
         return out
+
+    @property
+    def _sizes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The |contributions| (n, F) of the people who count, and their weights (n,)."""
+        counted = self._counted.numpy(force=True)
+        return self.per_person.abs().numpy(force=True)[counted], people_weights(self.weights, len(counted))[counted]
 
     @property
     def _counted(self) -> Tensor:
@@ -553,7 +560,7 @@ class AuditRecord:
         effect = self.features.effect
         if effect is None:
             return {}
-        means = [effect.by_group(f, self.worst == v, self.weights) for v, f in enumerate(self.findings)]
+        means = [effect.by_group(f, self.worst == v) for v, f in enumerate(self.findings)]
         return {name: of_features for each in means for name, of_features in each.items()}
 
     def delta_of(self, group: str) -> float:

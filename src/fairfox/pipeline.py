@@ -110,19 +110,9 @@ def audit(
     """
     refuse_outside(unknown)
     chosen = AuditOptions.of(
-        options,
-        protected=protected,
-        label=label,
-        test=test,
-        settings=settings,
-        delta=delta,
-        max_flagged=max_flagged,
-        given=given,
-        columns=columns,
-        weights=weights,
-        decision_threshold=decision_threshold,
-        seed=seed,
-    )
+        options, protected=protected, label=label, test=test, settings=settings, delta=delta, max_flagged=max_flagged,
+        given=given, columns=columns, weights=weights, decision_threshold=decision_threshold, seed=seed,
+    )  # fmt: skip
     return AuditResult(run_audit(model, table, chosen, reference=reference, progress=progress), table)
 
 
@@ -198,16 +188,9 @@ def fit(
     """
     refuse_outside(unknown)
     chosen = AuditOptions.of(
-        options,
-        protected=protected,
-        label=label,
-        test=test,
-        settings=settings,
-        given=given,
-        columns=columns,
-        weights=weights,
-        seed=seed,
-    )
+        options, protected=protected, label=label, test=test, settings=settings, given=given, columns=columns,
+        weights=weights, seed=seed,
+    )  # fmt: skip
     return fit_with(table, chosen.without(NOT_OF_FIT, "a fit"))
 
 
@@ -268,7 +251,7 @@ def run_score(
     `streamed` has all people of a stream in numbers, where the table is a sample of them.
     """
     started, say = perf_counter(), progress or (lambda text, fraction: None)
-    inputs = Inputs.scored(test, model, table, options)
+    inputs = Inputs.read(model, table, None, options, test=test)
     readings = _measured(inputs, [Fold(torch.arange(len(inputs.data)), replace(test, options=options))], (), say)
     return _result(model, inputs, readings, support=test.support, started=started, progress=say, streamed=streamed)
 

@@ -389,6 +389,13 @@ def test_a_class_may_be_called_unknown():
     assert replace(finding, levels=("Female", "Male", "unknown")).tally().unknown == 0
 
 
+def test_people_count_in_the_totals_of_features_as_often_as_their_weights_say():
+    each, weights = torch.tensor([[0.1], [-0.3]]), torch.tensor([1.0, 3.0])
+    effect = FeatureEffect(("income",), each, "any", weights=weights)
+    assert effect.total == {"income": pytest.approx((0.1 + 3 * 0.3) / 4)}
+    assert effect.error == {"income": pytest.approx((((1 * 0.15) ** 2 + (3 * 0.05) ** 2) / 4**2 * 2) ** 0.5)}
+
+
 def test_the_totals_of_nobody_are_nan_and_those_of_one_person_have_no_error():
     effect = FeatureEffect(("income", "job"), torch.tensor([[0.1, -0.3], [math.nan, math.nan]]), "integrated gradients")
     assert effect.people == 1

@@ -3,6 +3,7 @@ import pickle
 from hashlib import sha256
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
@@ -112,12 +113,18 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_the_audit(folder: P
     assert "'--out'" in refusal_of(CliRunner().invoke(cli, taken))
 
 
-def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers():
-    table = load_table(example_table())
+@pytest.mark.parametrize("streamed", [False, True], ids=["one file", "a folder"])
+def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers(tmp_path: Path, streamed: bool):
+    people = pa.Table.from_pandas(load_table(example_table()).to_pandas(), preserve_index=False)
+    for name, part in (("a", people.slice(0, 70)), ("b", people.slice(70))):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        pq.write_table(part, tmp_path / f"folder/{name}.parquet", row_group_size=30)
+    pq.write_table(people, tmp_path / "whole.parquet")
+    table = tmp_path / ("folder" if streamed else "whole.parquet")
     part, rows = sampled(table, 10, seed=1)
     assert len(part) == len(set(rows.tolist())) == 10
     assert rows.tolist() == sorted(rows.tolist())
-    assert part["income"].to_list() == [table["income"].to_list()[row] for row in rows]
+    assert part["income"].to_list() == [people["income"].to_pylist()[row] for row in rows]
     assert sampled(table, 10, seed=1)[1].tolist() == rows.tolist()
     assert sampled(table, 10, seed=2)[1].tolist() != rows.tolist()
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 
 from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Feature, Protected
-from fairfox.maps.check import MapCheck, Support, check_map, flip_sets, transparency
+from fairfox.maps.check import MapCheck, Support, check_map, flip_sets
 from fairfox.maps.gan import mean_distance, mean_regression_error
 from fairfox.maps.rank import RankMap
 
@@ -213,22 +213,6 @@ def mixed(**fields):
     x = torch.cat([torch.tensor([[1.0], [2.0], [9.0]]).double(), one_hot([0, 0, 2], 3)], dim=1)
     features = (Feature("pay", "continuous", 0, 1), block("job", "abc", start=1))
     return individuals(x, [0, 0, 1], features=features, **fields)
-
-
-def test_transparency_is_the_mean_displacement_summed_over_levels():
-    data = mixed()
-    rows = data.x + torch.tensor([[1.0, -0.5, 0.25, 0.25], [3.0, 0.0, 0.0, 0.0], [50.0, 0.0, 0.0, 0.0]])
-    found = transparency(data, rows)  # of the first two
-    torch.testing.assert_close(found.signed, torch.tensor([2.0, -0.25, 0.125, 0.125]).double())
-    torch.testing.assert_close(found.strength, torch.tensor([2.0, 0.5]).double())
-
-
-def test_people_count_as_often_as_their_weights_say_and_others_can_be_asked_for():
-    data = mixed(weights=torch.tensor([3.0, 1.0, 7.0]))
-    rows = data.x.clone()
-    rows[:, 0] += torch.tensor([1.0, 5.0, -4.0])
-    assert float(transparency(data, rows).signed[0]) == 2.0  # (3 · 1 + 1 · 5) / 4
-    assert float(transparency(data, rows, among=data.c[:, 0] == 1).signed[0]) == -4.0
 
 
 def test_distances_are_of_values_that_are_there_and_of_shares_of_levels():

@@ -44,7 +44,7 @@ def test_a_black_box_is_asked_at_the_same_step_in_every_batch(test: str, tmp_pat
     source = ModelSource(str(tmp_path / "stairs.py:predict"))
     job = prepare_job((fitted, to_bytes(fitted)), source, people, options={})
     assert job.constants.step == WIDE_STEP
-    rich = Inputs.scored(fitted, source.load(), people.slice(600), fitted.options)
+    rich = Inputs.read(source.load(), people.slice(600), None, fitted.options, test=fitted)
     assert suited_step(rich.target, rich.data.x) == default_step(rich.data.x)
     expected = scores_table(score(fitted, source.load(), people).record)
     for rows in (150, 900):

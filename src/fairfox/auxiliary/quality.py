@@ -77,9 +77,8 @@ def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple
     """Return R2, the mean squared error and that of the mean, in standard deviations of the truth."""
     from sklearn.metrics import r2_score
 
-    variance = float(np.average((truth - np.average(truth, weights=counts)) ** 2, weights=counts))
-    squared = float(np.average((truth - out) ** 2, weights=counts))
-    return float(r2_score(truth, out, sample_weight=counts)), squared / variance, 1.0
+    r2 = float(r2_score(truth, out, sample_weight=counts))
+    return r2, 1.0 - r2, 1.0
 
 
 def _classification(logits: np.ndarray, classes: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:

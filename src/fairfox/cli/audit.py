@@ -65,7 +65,6 @@ def audit(
     Exit codes: 0 the model passes, 1 it fails, 2 bad input or an error, 3 cannot tell.
     """
     from fairfox.data.files import file_sha256, keep_inputs
-    from fairfox.data.table import load_table
     from fairfox.models.http import Endpoint
     from fairfox.pipeline import run_audit
     from fairfox.report.files import OUTPUTS, read_alternatives, write_outputs
@@ -93,7 +92,7 @@ def audit(
             ).record
         paths = files_in(out)
     else:
-        people, rows = sampled(load_table(table), sample, seed=chosen.seed)
+        people, rows = sampled(table, sample, seed=chosen.seed)
         with progress_bar() as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
@@ -169,14 +168,21 @@ def exit_code(result: AuditRecord, cannot_tell: str | None) -> tuple[int, str]:
     return code, rule
 
 
-def sampled(table: Any, size: int | None, *, seed: int) -> tuple[Any, Any]:
-    """Return `size` random rows of a frame in their own order, and their row numbers; all rows and None without it."""
+def sampled(table: Path, size: int | None, *, seed: int) -> tuple[Any, Any]:
+    """Return `size` random rows of a table in their own order, and their row numbers; all rows and None without it."""
     import numpy as np
 
-    if size is None or size >= len(table):
-        return table, None
-    rows = np.sort(np.random.default_rng(seed).choice(len(table), size, replace=False))
-    return table[rows.tolist()], rows
+    from fairfox.data.table import load_table
+    from fairfox.streaming.sources import must_stream, read_sample
+
+    if size is not None and must_stream(str(table)):
+        people, rows = read_sample(str(table), size, seed=seed)
+        return load_table(people), rows
+    frame = load_table(table)
+    if size is None or size >= len(frame):
+        return frame, None
+    rows = np.sort(np.random.default_rng(seed).choice(len(frame), size, replace=False))
+    return frame[rows.tolist()], rows
 
 
 def _with_graph(options: dict[str, Any], graph: Path | None) -> dict[str, Any]:

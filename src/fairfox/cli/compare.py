@@ -99,7 +99,6 @@ def _compare_models(
     **values: Any,
 ) -> Any:
     from fairfox.comparison import compare as run
-    from fairfox.data.table import load_table
     from fairfox.models.http import is_url
     from fairfox.models.loading import load_model
     from fairfox.result import AuditResult
@@ -107,7 +106,7 @@ def _compare_models(
     given = cli.given_options(values)
     if "protected" in given:
         AuditOptions(**given)  # a wrong option is named before any model is loaded
-    people, rows = sampled(load_table(table), sample, seed=given["seed"])
+    people, rows = sampled(table, sample, seed=given["seed"])
     if is_url(a) or is_url(b):
         raise OptionError(
             "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "

@@ -149,17 +149,11 @@ class Encoding:
     def _x(self, table: Table, device: str) -> Tensor:
         """Return the features in double precision, one after the other (D, N): they are written one by one."""
         here = np.zeros((self.width, len(table)))
-        if device == "cpu":
-            for f in self.features:
-                encode_feature(f, column(table, f.name), here.T)
-            return torch.as_tensor(here)
-        x = torch.zeros(here.shape, dtype=torch.float64, device=device)
-        sent = _send(self.features, table, x)
-        finite = (x.abs() <= _FARTHEST).all(1).tolist()
-        for f in self.features:
-            if f.name not in sent or not finite[f.start]:
-                encode_feature(f, column(table, f.name), here.T)
-                x[f.start : f.stop] = torch.as_tensor(here[f.start : f.stop])
+        x = torch.as_tensor(here) if device == "cpu" else torch.zeros(here.shape, dtype=torch.float64, device=device)
+        sent = set() if device == "cpu" else _send(self.features, table, x)
+        for f in [f for f in self.features if f.name not in sent]:
+            encode_feature(f, column(table, f.name), here.T)
+            x[f.columns] = torch.as_tensor(here[f.columns])
         return x
 
     def project(self, x: Tensor) -> Tensor:
@@ -392,18 +386,20 @@ def _label_values(series: Series) -> tuple[Level, ...] | None:
 
 
 def _send(features: Sequence[Feature], table: Table, x: Tensor) -> set[str]:
-    """Return the columns that were written to x (D, N) on its device, in one go: floats without a missing value."""
+    """Return the columns that were written to x (D, N) on its device, all at once: floats, none missing or far off."""
     columns = [(f, column(table, f.name)) for f in features if f.kind == "continuous"]
     plain = {f: each.to_numpy() for f, each in columns if each.dtype.is_float() and not each.null_count()}
-    if plain:
-        single = all(values.dtype == np.float32 for values in plain.values())
-        kind = torch.float32 if single else torch.float64
-        staged = torch.empty((len(plain), len(table)), dtype=kind, pin_memory=x.is_cuda)
-        np.stack([*plain.values()], out=staged.numpy(), casting="same_kind")
-        rows = staged.to(x.device, non_blocking=True).double()
-        units = _Units.of(tuple(plain), x.device)
-        x[units.starts] = rows.sub_(units.mean[:, None]).div_(units.scale[:, None])
-    return {f.name for f in plain}
+    if not plain:
+        return set()
+    single = all(values.dtype == np.float32 for values in plain.values())
+    staged = torch.empty(
+        (len(plain), len(table)), dtype=torch.float32 if single else torch.float64, pin_memory=x.is_cuda
+    )
+    np.stack([*plain.values()], out=staged.numpy(), casting="same_kind")
+    units, rows = _Units.of(tuple(plain), x.device), staged.to(x.device, non_blocking=True).double()
+    x[units.starts] = rows.sub_(units.mean[:, None]).div_(units.scale[:, None])
+    near = (rows.abs() <= _FARTHEST).all(1).tolist()
+    return {f.name for f, is_near in zip(plain, near, strict=True) if is_near}
 
 
 # --- one column and its columns of x ---------------------------------------------------------------------------------

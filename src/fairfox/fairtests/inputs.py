@@ -94,11 +94,6 @@ class Inputs:
             matched=matched,
         )
 
-    @classmethod
-    def scored(cls, test: FittedTest, model: object, table: object, options: AuditOptions) -> Inputs:
-        """Return people and a model for a test that was fitted before."""
-        return cls.read(model, table, None, options, test=test)
-
     @property
     def fitting_values(self) -> Dataset:
         """The protected values that everything was fitted on."""

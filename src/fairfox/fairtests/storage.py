@@ -109,7 +109,9 @@ def load_test(path: str | Path) -> FittedTest:
 
 def load_correction(path: str | Path) -> Correction:
     """Return the repair in a file, likewise."""
-    return _loaded(Path(path), correction_from_bytes, what="repair", command="fairfox repair")
+    return _loaded(
+        Path(path), lambda content: _restored(content, Correction, "repair")[0], what="repair", command="fairfox repair"
+    )
 
 
 def _loaded(path: Path, read: Callable[[bytes], _Stored], *, what: str, command: str) -> _Stored:
@@ -142,11 +144,6 @@ def from_bytes(content: bytes, *, device: str = "cpu") -> FittedTest:
     moved = read_nodes(nodes, {k: tensor.to(device) for k, tensor in tensors.items()}, _stored_classes())
     on_device: FittedTest = moved[-1]
     return replace(on_device, encoding=test.encoding)  # tables are encoded on the processor
-
-
-def correction_from_bytes(content: bytes) -> Correction:
-    """Return the repair in the bytes of a file, likewise."""
-    return _restored(content, Correction, "repair")[0]
 
 
 def _restored(content: bytes, kind: type[_Stored], what: str) -> tuple[_Stored, Any, dict[str, Tensor]]:

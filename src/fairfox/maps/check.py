@@ -1,10 +1,9 @@
-"""Checks of a map: whose outcome flips, what changes about people, and whether its rows are plausible."""
+"""Checks of a map: whose outcome flips, and whether its rows are plausible."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -175,13 +174,6 @@ class FlipSet:
         return (len(self.negative) + len(self.positive)) / max(self.people, 1)
 
 
-class Transparency(NamedTuple):
-    """What changes about a group's people on average when they are mapped, largest |mean| first in a report."""
-
-    strength: Tensor  # (F,) per original feature: |mean displacement|, summed over the levels of a category
-    signed: Tensor  # (D,) per column: mean of T(x) - x, from the own group towards the other
-
-
 def flip_sets(here: Tensor, there: Tensor, c: Tensor, cut: float) -> dict[int, FlipSet]:
     """Return the flips of each group (its class number) for predictions f(x) (N,) and f(T(x)) (N,).
 
@@ -201,20 +193,6 @@ def flip_sets(here: Tensor, there: Tensor, c: Tensor, cut: float) -> dict[int, F
         negative, positive = own & ~good & good_there, own & good & ~good_there
         out[int(group)] = FlipSet(int(own.sum()), negative.nonzero()[:, 0], positive.nonzero()[:, 0])
     return out
-
-
-def transparency(data: Dataset, rows: Tensor, *, among: Tensor | None = None) -> Transparency:
-    """Return what changes on average about the people `among` (N,) bool when their rows become `rows` (N, D).
-
-    None: the people of class 0 of the first protected variable, as in Black et al. 2020. Use one direction at a time:
-    over both, what one group gains the other loses. The displacements of a category's levels are summed as absolute
-    values, since with their signs they always add up to zero.
-    """
-    among = data.c[:, 0] == 0 if among is None else among
-    weight = among.to(data.x) if data.weights is None else among.to(data.x) * data.weights.to(data.x)
-    signed = (weight / weight.sum().clamp(min=1e-30)) @ (rows - data.x)  # (D,)
-    strength = [signed[f.columns].abs().sum() for f in data.features]
-    return Transparency(torch.stack(strength) if strength else signed.new_zeros(0), signed)
 
 
 def _warnings(found: MapCheck, *, points: bool, total: bool, two: bool) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fairfox.auxiliary.mlp import MLP, Layer, backward, forward, outputs_of, slope_by_inputs, take
 from fairfox.auxiliary.training import one_thread
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset, Feature, project_blocks, resampled_rows
 from fairfox.errors import DataError, NotFittedError, OptionError
 from fairfox.maps.protocol import (
@@ -63,14 +64,9 @@ class GanSettings:
 
     def __post_init__(self) -> None:
         for name in ("steps", "width", "depth", "n_critic", "batch"):
-            found = getattr(self, name)
-            if not isinstance(found, int) or found < 1:
-                raise OptionError(f"{name} of FlipTest is {found!r}; expected a whole number of at least 1")
-        if not (0 < self.rate < math.inf and 0 < self.clip < math.inf and 0 <= self.weight < math.inf):
-            found = f"rate {self.rate}, clip {self.clip} and weight {self.weight}"
-            raise OptionError(
-                f"FlipTest has {found}; expected finite numbers: rate and clip above 0, weight at least 0"
-            )
+            Number(1, whole=True).required(f"{name} of FlipTest", getattr(self, name))
+        for name in ("rate", "clip", "weight"):
+            Number(0, low_open=name != "weight").required(f"{name} of FlipTest", getattr(self, name))
 
 
 @dataclass(kw_only=True)

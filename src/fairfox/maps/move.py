@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fairfox.auxiliary.model import Auxiliary, AuxiliaryModel, combine_outputs
 from fairfox.auxiliary.training import centre_and_spread
+from fairfox.choices.kinds import Number
 from fairfox.data.dataset import Dataset, Protected, missing_columns, project_blocks
 from fairfox.errors import NotFittedError, OptionError, ShapeError
 from fairfox.gradients.alignment import between_metric, covariance_metric, dead_rows, inverse_direction
@@ -67,13 +68,11 @@ class MoveMap:
     def __post_init__(self) -> None:
         if self.metric not in ("identity", "covariance", "between"):
             raise OptionError(f"The metric is '{self.metric}'; expected 'identity', 'covariance' or 'between'")
-        if self.steps < 1:
-            raise OptionError(f"steps is {self.steps!r}; expected a whole number of at least 1")
+        Number(1, whole=True).required("steps", self.steps)
+        Number(0, 1).required("shrink", self.shrink)
         number = isinstance(self.carry, Real) and not isinstance(self.carry, bool)
         if self.carry != "adaptive" and not (number and 0 <= self.carry <= 1):
             raise OptionError(f"carry is {self.carry!r}; expected 'adaptive' or a number from 0 to 1")
-        if not 0 <= self.shrink <= 1:
-            raise OptionError(f"shrink is {self.shrink!r}; expected a number from 0 to 1")
 
     def fit(self, data: Dataset) -> Self:
         """Train the auxiliary and compute the metric and the group statistics; uses the first member."""

@@ -191,13 +191,19 @@ class _Input:
         if value is None or self.datatype == "BYTES":
             return None if value is None else str(value)
         try:
-            number = float(value)
+            number = value if isinstance(value, int) else float(value)
         except (ValueError, TypeError):
             raise DataError(
                 f"The endpoint takes '{self.name}' as {self.datatype}, but the table holds '{value}' there; "
                 "give numbers, or a server that takes text (BYTES)"
             ) from None
-        return bool(number) if self.datatype == "BOOL" else number if self.datatype.startswith("FP") else round(number)
+        return (
+            bool(number)
+            if self.datatype == "BOOL"
+            else float(number)
+            if self.datatype.startswith("FP")
+            else round(number)
+        )
 
 
 @dataclass(frozen=True)

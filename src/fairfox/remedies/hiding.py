@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +169,8 @@ def train_fair(
         seed: same seed, same machine, same model.
         settings: how the networks train; by default `settings_for` the number of rows.
     """
-    if not (isinstance(floor, Real) and 0 <= float(floor) < math.inf):
-        raise OptionError(f"floor is {floor!r}; expected a number of at least 0")
-    if not 0 < held_out < 1:
-        raise OptionError(f"held_out is {held_out!r}; expected a share of the rows above 0 and below 1")
+    Number(0).required("floor", floor)
+    Number(0, 1, low_open=True, high_open=True).required("held_out", held_out)
     Number(0, 0.5, low_open=True, high_open=True).check("merge_rare", merge_rare)
     options: dict[str, Any] = {"label": label, "protected": protected, "positive": positive, "weights": weights}
     options |= {"drop": drop, "categorical": categorical, "continuous": continuous}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -306,8 +306,6 @@ def scores_table(result: AuditRecord) -> pa.Table:
     Abstained people have null in every number and flag but the doubt.
     """
     away = result.abstained.numpy(force=True)
-    lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
-    low, high = (None, None) if result.sampling is None else result.sampling.unbind(1)
     names = pa.array(result.variables, pa.string())
     nameless = away if result.tells_variables_apart else np.ones_like(away)
     columns = {
@@ -315,10 +313,7 @@ def scores_table(result: AuditRecord) -> pa.Table:
         "score": numbers_column(result.scores, away),
         "effect": numbers_column(result.effect, away),
         "direct": numbers_column(result.direct, away),
-        "lower": numbers_column(lower, away),
-        "upper": numbers_column(upper, away),
-        "sampling_lower": numbers_column(low, away),
-        "sampling_upper": numbers_column(high, away),
+        **end_columns({"": result.interval, "sampling_": result.sampling}, away),
         "flagged": booleans_column(result.flagged, away),
         "confident": booleans_column(result.confident, away),
         "p_value": numbers_column(result.p_values, away),
@@ -339,10 +334,7 @@ def scores_table(result: AuditRecord) -> pa.Table:
     if result.comparison is not None:
         each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)
         more += [(f"test[{name}]", numbers_column(scores, np.zeros_like(away))) for name, scores in each]
-    for name, column in more:
-        while name in columns:  # two variables and classes whose names together read the same
-            name += "'"
-        columns[name] = column
+    add_columns(columns, more)
     digest = result.settings.get("config_sha256")
     return pa.table(columns, metadata=None if digest is None else {"config_sha256": digest})
 
@@ -361,6 +353,22 @@ def _variable_columns(finding: Finding) -> list[tuple[str, pa.Array]]:
             name = group_name(finding.name, contrast) if contrast in finding.levels else contrast
             columns.append((f"effect[{name}]", numbers_column(finding.effects[:, q], away)))
     return columns
+
+
+def add_columns(columns: dict[str, pa.Array], more: Iterable[tuple[str, pa.Array]]) -> None:
+    """Add columns; of two with the same name the second has an apostrophe behind it."""
+    for name, column in more:
+        while name in columns:  # two variables and classes whose names together read the same
+            name += "'"
+        columns[name] = column
+
+
+def end_columns(intervals: Mapping[str, Tensor | None], hidden: np.ndarray) -> dict[str, pa.Array]:
+    """Return the ends of intervals (N, 2) as columns, by what their names begin with."""
+    sides = [
+        (f"{name}{side}", each, k) for name, each in intervals.items() for k, side in enumerate(("lower", "upper"))
+    ]
+    return {name: numbers_column(None if each is None else each[:, k], hidden) for name, each, k in sides}
 
 
 def numbers_column(values: Tensor | None, hidden: np.ndarray) -> pa.Array:

@@ -37,7 +37,7 @@ from fairfox.fairtests.storage import from_bytes, load_test, to_bytes
 from fairfox.gradients.jacobian import suited_step
 from fairfox.models.adapters import as_model
 from fairfox.models.protocol import Output, TargetModel
-from fairfox.report.files import booleans_column, numbers_column
+from fairfox.report.files import add_columns, booleans_column, end_columns, numbers_column
 from fairfox.statistics.groups import certainty, delta_for, is_bounded, score_unit
 from fairfox.statistics.intervals import CommonVariance, common_variance
 from fairfox.streaming.sources import ModelSource, decoded, ids_of
@@ -190,7 +190,7 @@ def prepare_job(
         raise DataError("The table has column names but no rows; give one row per individual")
     pilot, options = decoded(pilot), model_options(fitted, options)
     chosen = fitted.options.scoring(options, delta=delta, max_flagged=max_flagged)
-    inputs = Inputs.scored(fitted, source.load(), pilot, chosen)
+    inputs = Inputs.read(source.load(), pilot, None, chosen, test=fitted)
     inputs.by_group(chosen.limits)
     delta = delta_for(chosen, inputs.predictions, inputs.target.unit)
     if constants is None:
@@ -356,10 +356,7 @@ class BatchScorer:
                 for word, values in zip(words, contrast_effects(each[v], p, own).unbind(1), strict=True):
                     name = group_name(p.name, word) if word in p.levels else word
                     more[f"effect[{name}]"] = numbers_column(values, gone)
-            for name, column in more.items():
-                while name in columns:  # two variables and classes whose names together read the same
-                    name += "'"
-                columns[name] = column
+            add_columns(columns, more.items())
         return columns
 
     def _numbers(self, measured: Measurement, common: CommonVariance, predictions: Tensor) -> dict[str, pa.Array]:
@@ -368,15 +365,10 @@ class BatchScorer:
         within = predictions.to(measured.score) if is_bounded(self.fitted.options, self.target.unit) else None
         known = common if measured.refits.shape[1] > 1 else None
         sure = certainty(measured, self.constants.delta, None, common=known, within=within)
-        lower, upper = (None, None) if sure.interval is None else sure.interval.unbind(1)
-        low, high = (None, None) if sure.sampling is None else sure.sampling.unbind(1)
         return {
             "score": numbers_column(measured.score, away),
             "effect": numbers_column(measured.effect, away),
-            "lower": numbers_column(lower, away),
-            "upper": numbers_column(upper, away),
-            "sampling_lower": numbers_column(low, away),
-            "sampling_upper": numbers_column(high, away),
+            **end_columns({"": sure.interval, "sampling_": sure.sampling}, away),
             "flagged": booleans_column(sure.flagged, away),
             "confident": booleans_column(sure.confident, away),
             "p_value": numbers_column(sure.p_values, away),

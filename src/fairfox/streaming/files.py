@@ -160,7 +160,10 @@ def score_files(
         manifest = _finish(folder, manifest, results, records, failed)
         source = {"model_source": model.identity["name"], "model_sha256": model.identity.get("sha256")}
         about = {"fitted": stored, "table": ", ".join(map(redacted, tables)), **source, **there, **(recorded or {})}
-        own = {**_spent(manifest, records), "seconds_of_scoring": round(monotonic() - started, 3), **about}
+        spent = [records[entry["name"]].seconds for entry in manifest.parts]
+        of_workers = {what: sum(round(each[what], 3) for each in spent) for what in spent[0]}
+        seconds = {"seconds_of_workers": of_workers, "seconds_of_scoring": round(monotonic() - started, 3)}
+        own = {"parts": len(spent), **seconds, **about}
         chosen = fitted.options.scoring(read_as, delta=job.constants.delta, max_flagged=max_flagged)
         totals = add_totals(pa.table(records[entry["name"]].totals, schema=TOTALS) for entry in manifest.parts)
         try:
@@ -195,13 +198,6 @@ def _settings(
         **chosen,
         "version of fairfox": installed_versions("fairfox")["fairfox"],
     }
-
-
-def _spent(manifest: Manifest, records: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how many parts there are, and the seconds that workers spent on them by what they did."""
-    seconds = [records[entry["name"]].seconds for entry in manifest.parts]
-    of_workers = {name: sum(round(each[name], 3) for each in seconds) for name in seconds[0]}
-    return {"parts": len(manifest.parts), "seconds_of_workers": of_workers}
 
 
 def _check_device(device: str, engine: Engine) -> None:

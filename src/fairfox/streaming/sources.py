@@ -275,7 +275,8 @@ def read_pilot(
         name = runs[n].file.name
         try:
             wanted = runs[n].rows if everyone else -(-rows * runs[n].rows // across)
-            table = _drawn_people(runs[n], columns, wanted, seed=n)
+            drawn = np.random.default_rng(n).choice(runs[n].rows, min(wanted, runs[n].rows), replace=False)
+            table = _people_at(runs[n], columns, np.sort(drawn))
             check(table)
             schema = pa.unify_schemas([schema, table.schema], promote_options="permissive")
             tables[n] = table
@@ -299,12 +300,23 @@ def spread_order(count: int) -> list[int]:
     return list(dict.fromkeys([*(first if count else []), *range(count)]))
 
 
-def _drawn_people(groups: RowGroups, columns: Sequence[str] | None, rows: int, *, seed: int) -> pa.Table:
-    """Return at most so many people of some row groups, drawn at random, in their order."""
-    drawn = np.sort(np.random.default_rng(seed).choice(groups.rows, min(rows, groups.rows), replace=False))
+def read_sample(table: str, size: int, *, seed: int) -> tuple[pa.Table, np.ndarray]:
+    """Return people of Parquet files drawn at random, in their order, and their places among all rows."""
+    runs, failed = split_tables(find_tables([table]), PART_ROWS)
+    if failed:
+        raise FileError(next(iter(failed.values())))
+    ends = np.cumsum([0, *(run.rows for run in runs)])
+    rows = np.sort(np.random.default_rng(seed).choice(ends[-1], min(size, ends[-1]), replace=False))
+    parts = np.split(rows, np.searchsorted(rows, ends[1:-1]))
+    tables = [_people_at(run, None, own - first) for run, own, first in zip(runs, parts, ends, strict=False)]
+    return pa.concat_tables(tables, promote_options="permissive"), rows
+
+
+def _people_at(groups: RowGroups, columns: Sequence[str] | None, places: np.ndarray) -> pa.Table:
+    """Return the people of some row groups at these places, which are in order."""
     batches, first = [], 0
     for batch in read_batches(groups, columns, _AT_ONCE):
-        own = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + len(batch))] - first
+        own = places[np.searchsorted(places, first) : np.searchsorted(places, first + len(batch))] - first
         batches.append(decoded(pa.Table.from_batches([batch])).take(pa.array(own)))
         first += len(batch)
     return pa.concat_tables(batches)
