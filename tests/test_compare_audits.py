@@ -77,8 +77,7 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
     assert found.pair.means[0] == found.pair.means[1] == pytest.approx(float(audited().record.scores[:-2].mean()))
     assert found.pair.shares == pytest.approx((23 / 38, 23 / 38))
     assert found.reason == (
-        "Both are the same audit, with the same rows, predictions and scores: the mean score of 38 people is "
-        "6.1 points, and nothing changed."
+        "Both are the same audit: the mean size of the effect of 38 people is 6.1 points, and there is no difference."
     )
     assert found.reason in (tmp_path / "out/summary.md").read_text(encoding="utf-8")
 
@@ -95,7 +94,8 @@ def test_an_audit_is_not_worse_than_itself_and_that_is_said(tmp_path: Path, chan
 )
 def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(second: AuditResult):
     found = compare(audited(settings={**SETTINGS, **HASHES}), second)
-    assert found.reason.startswith("The mean score of the same 38 people went from 6.1 points to 6.1 points, by ")
+    start = "The mean size of the effect of the same 38 people went from 6.1 points to 6.1 points (95 % interval of "
+    assert found.reason.startswith(start)
     assert found.word == "cannot tell"
     assert found.pair.difference.error > 0
 

@@ -50,10 +50,16 @@ def test_the_gentler_model_is_fairer_and_it_is_said_in_words(found: Compared):
     text = found.summary()
     assert "A is steep, B is gentle; test 'rank', protected: sex" in text
     assert f"Verdict: B is fairer. {found.reason}" in text
-    assert re.match(
-        r"On the same 120 people the mean score is [\d.]+ points with A and [\d.]+ points with B: a ", found.reason
-    )
-    assert "Alignment share with sex: " in text
+    start = r"On the same 120 people the mean size of the effect is [\d.]+ points with A and [\d.]+ points with B; "
+    assert re.match(start + r"the 95 % interval of the difference is -[\d.]+ points to -[\d.]+ points\.$", found.reason)
+    assert "Alignment share (of the model's local variation, the share along sex): " in text
+
+
+def test_of_the_same_model_twice_there_is_no_difference():
+    found = fairfox.compare(gentle, gentle, people(), **OPTIONS)
+    assert found.word == "cannot tell"
+    start = r"Both models give each person the same score: the mean size of the effect of 120 people is [\d.]+ points, "
+    assert re.match(start + r"and there is no difference\.$", found.reason)
 
 
 def test_both_were_audited_with_the_same_options_on_the_same_people(found: Compared):

@@ -155,10 +155,10 @@ def audited_class(inputs: Inputs) -> str | None:
 
 def label_warnings(inputs: Inputs, found: Sequence[Performance]) -> Iterator[str]:
     """Yield a sentence where predictions are lower for people with a yes: the label may be read upside down."""
-    if found and found[0].metric == "auc" and found[0].upper < 0.5:
+    if found and found[0].metric == "auc" and found[0].upper < 0.5 - 1e-9:  # ties alone give one half, but for rounding
         who = f"people whose '{inputs.options.label}' is '{audited_class(inputs)}' (AUC {found[0].value:.2f})"
         other = next(str(value) for value in inputs.encoding.label_values or () if str(value) != audited_class(inputs))
-        yield f"Predictions are lower for {who}; did you mean --positive {other} (positive={other!r})?"
+        yield f"Predictions are lower for {who}; did you mean --positive '{other}' (positive={other!r})?"
 
 
 def performance_of(inputs: Inputs) -> tuple[Performance, ...]:

@@ -24,7 +24,7 @@ from fairfox.options import EVERYONE, AuditOptions, further_options
 from fairfox.pipeline import run_audit
 from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit, summary_json, write_files
 from fairfox.report.html import make_card
-from fairfox.report.pair import changed_people, pair_fields, pair_files, pair_view, render_pair, share_sentence
+from fairfox.report.pair import changed_people, measure, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
 from fairfox.statistics.paired import (
@@ -91,8 +91,8 @@ class Compared:
             *self._performance_lines(),
         ]
         for variable, own in a.alignment_share.items():
-            other = b.alignment_share[variable]
-            lines.append(f"Alignment share with {variable}: {percent(own)} with A, {percent(other)} with B.")
+            what = f"Alignment share (of the model's local variation, the share along {variable})"
+            lines.append(f"{what}: {percent(own)} with A, {percent(b.alignment_share[variable])} with B.")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -276,30 +276,28 @@ def pair_sentence(pair: Pair) -> str:
     """Return why two models or audits compare as they do, in one sentence."""
     d, many = pair.difference, pair.people
     one, two = (amount(mean, pair.unit) for mean in pair.means)
-    apart, lower, upper = (amount(value, pair.unit, sign=True) for value in (d.value, d.lower, d.upper))
-    between = f"{apart} (95 % interval {lower} to {upper})"
+    interval = " to ".join(amount(value, pair.unit, sign=True) for value in (d.lower, d.upper))
+    if pair.itself or (pair.margin is None and not (pair.less or pair.more)):
+        same = "Both are the same audit" if pair.itself else "Both models give each person the same score"
+        return f"{same}: the {measure(pair.unit)} of {many[0]:,} people is {one}, and there is no difference."
     once = "one refit cannot show how certain the maps are; set refits=5 (--refits 5)"
     if pair.margin is None:
-        start = f"On the same {many[0]:,} people the mean score is {one} with A and {two} with B"
+        start = f"On the same {many[0]:,} people the {measure(pair.unit)} is {one} with A and {two} with B"
         if not pair.maps_known:
             return f"{start}, but {once}."
-        end = f"the difference of {between} may be zero." if pair.word == UNKNOWN else f"a difference of {between}."
-        return f"{start}: {end}"
-    if pair.itself:
-        return (
-            f"Both are the same audit, with the same rows, predictions and scores: the mean score of {many[0]:,} "
-            f"people is {one}, and nothing changed."
-        )
+        may_be = ", so it may be zero" if pair.word == UNKNOWN else ""
+        return f"{start}; the 95 % interval of the difference is {interval}{may_be}."
     who = f"the same {many[0]:,} people" if pair.paired else f"{many[0]:,} and {many[1]:,} people"
-    start, margin = f"The mean score of {who} went from {one} to {two}, by", amount(pair.margin, pair.unit)
+    moved = "went" if not pair.maps_known or d.lower <= 0 <= d.upper else "rose" if d.lower > 0 else "fell"
+    start, margin = f"The {measure(pair.unit)} of {who} {moved} from {one} to {two}", amount(pair.margin, pair.unit)
     if not pair.maps_known:
-        return f"{start} {apart}, but {once} in both audits."
+        return f"{start}, but {once} in both audits."
     ends = {
         WORSE: f"the probability of such a rise by chance is {pair.p_value:.2g}.",
-        NOT_WORSE: f"a rise, if any, is within the margin of {margin}.",
+        NOT_WORSE: f"it has not risen by more than the margin of {margin}.",
         UNKNOWN: f"it may have risen by more than the margin of {margin}, or not at all.",
     }
-    return f"{start} {between}: {ends[pair.word]}"
+    return f"{start} (95 % interval of the difference: {interval}); {ends[pair.word]}"
 
 
 def _compare_audits(before: object, now: object, *, margin: float | None, names: tuple[str, str] | None) -> Compared:

@@ -14,7 +14,7 @@ from support import audited
 from torch import nn
 
 import fairfox
-from fairfox.errors import ColumnError, DataError, OptionError
+from fairfox.errors import ColumnError, DataError, ModelError, OptionError
 from fairfox.findings import AuditRecord
 from fairfox.report.files import scores_table
 from fairfox.result import AuditResult
@@ -212,6 +212,31 @@ def test_a_reference_that_spells_the_groups_otherwise_is_refused():
 def test_log_odds_are_noticed():
     result = audited(lambda t: (t["income"] - 3300) / 400, table(), **QUICK)
     assert any("if they are log-odds" in text for text in result.warnings)
+
+
+def test_numbers_that_came_as_text_are_named_in_warnings_and_where_a_model_fails():
+    people = table().astype({"age": str})
+    result = audited(by_income, people, **QUICK)
+    assert any("'age' holds numbers as text: read as categories" in text for text in result.warnings)
+    people.loc[3, "age"] = "forty"
+    model = LinearRegression().fit(table()[["income"]], table()["income"])
+    with pytest.raises(ModelError, match="'age' holds 'forty' among numbers: correct the table, fill the gaps"):
+        audited(lambda t: model.predict(t[["age"]].astype(float)), people, **QUICK)
+    people = table()
+    people.loc[3, "income"] = np.nan
+    with pytest.raises(ModelError, match="NaN.* 'income' lacks values: correct the table, fill the gaps, or leave"):
+        audited(model, people, **QUICK, columns=["income"])
+
+
+def test_a_model_that_answers_by_chance_is_noticed():
+    noise = np.random.default_rng(0)
+    result = audited(lambda t: noise.random(len(t)), table(), **QUICK)
+    assert any("other predictions when it is asked again" in text for text in result.warnings)
+
+
+def test_a_threshold_that_is_no_probability_is_refused():
+    with pytest.raises(OptionError, match="decision_threshold is 50, but predictions are probabilities"):
+        audited(by_income, table(), **QUICK, decision_threshold=50)
 
 
 def test_an_extreme_gradient_is_warned_about():

@@ -343,6 +343,12 @@ def test_a_probability_a_rounding_error_above_one_is_a_probability_at_every_door
     assert float(audited.predictions.max()) == float(scored.predictions.max()) == frame["prediction"].max() == 1.0
 
 
+def test_a_table_without_the_ids_of_the_fit_is_scored_with_a_warning():
+    given: dict[str, Any] = {"protected": "sex", "columns": COLUMNS, "options": {"refits": 1, "id": "number"}}
+    scored = fairfox.score(fairfox.fit(REFERENCE, **given), MODELS["rule"], PEOPLE.drop(columns="number"))
+    assert "The table has no column 'number' of ids; people are named by their row." in scored.warnings
+
+
 @pytest.mark.parametrize("door", ["audit", "move", "reference", "fit"])
 def test_with_ids_scores_do_not_depend_on_the_order_of_rows(door: str):
     tables = [people(count, seed).assign(name=[f"p{k}" for k in range(count)]) for seed, count in enumerate((120, 150))]

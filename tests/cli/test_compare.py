@@ -64,19 +64,21 @@ def run_audits(*arguments: str | Path) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "code", "word"), [("first", "second", 1, "worse"), ("second", "first", 0, "not worse")]
+    ("first", "second", "code", "word", "moved"),
+    [("first", "second", 1, "worse", "rose"), ("second", "first", 0, "not worse", "fell")],
 )
 def test_of_two_audits_the_exit_code_says_whether_the_second_is_worse(
-    audits: Path, first: str, second: str, code: int, word: str
+    audits: Path, first: str, second: str, code: int, word: str, moved: str
 ):
     means = {"first": "6.1 points", "second": "18.3 points"}
     done = run_audits(audits / first, audits / second)
     assert done.exit_code == code, done.stderr
     assert done.stderr == ""
-    went = f"went from {means[first]} to {means[second]}, by "
+    went = f"{moved} from {means[first]} to {means[second]} (95 % interval of the difference: "
     title, verdict, share = done.stdout.splitlines()
     assert title.startswith(f"fairfox compare: before is {audits / first}, now is ")
-    assert verdict.startswith(f"Verdict: {word}. The mean score of the same 38 people {went}")
+    assert verdict.startswith(f"Verdict: {word}. The mean size of the effect of the same 38 people {went}")
+    assert verdict.endswith(" it has not risen by more than the margin of 0.5 points.") == (moved == "fell")
     assert share.startswith("Flagged: ")
 
 

@@ -45,8 +45,21 @@ def test_many_features_are_cut_and_counted():
 def test_several_variables_have_lines_of_their_own_and_share_tables_that_fit_a_terminal():
     lines = printed(many_result(), width=80).splitlines()
     assert max(len(line) for line in lines) <= 80
-    assert sum(line.startswith("┏") for line in lines) == 2  # one of groups, one of features
-    rows = [line for line in lines if line.startswith("│ ") and "=" in line.split()[1]]
-    assert [row.split()[1].partition("=")[0] for row in rows] == ["sex"] * 2 + ["race"] * len(RACES) + ["age"] * 3
+    assert sum(line.startswith("━") for line in lines) == 2  # one of groups, one of features
+    rows = [line for line in lines if "│" in line and "=" in line]
+    assert [row.partition("=")[0] for row in rows] == ["sex"] * 2 + ["race"] * len(RACES) + ["age"] * 3
+    assert [part.strip() for part in rows[3].split("│")] == [
+        *("race=Black", "39", "0.381", "+6.2", "100.0 %", "100.0 %"),  # its delta and inferred members are said above
+    ]
     text = " ".join(" ".join(lines).split())
     assert "with age one standard deviation (13.6) higher: age=18 to 33" in text
+
+
+def test_long_names_leave_room_for_every_column_of_a_narrow_terminal():
+    (finding,) = (result := example_result()).findings
+    names = {"Female": "Amer-Indian-Eskimo", "Male": "Asian-Pac-Islander"}
+    groups = tuple(replace(group, variable="race", level=names[group.level]) for group in finding.groups)
+    lines = printed(replace(result, findings=(replace(finding, groups=groups),)), width=80).splitlines()
+    assert any(line.split("┃")[-1].strip() == "Confident" for line in lines)
+    row = next(line for line in lines if line.startswith("race=Amer-Indian-Eskimo │"))
+    assert [part.strip() for part in row.split("│")[1:]] == ["19", "0.42", "+8.2", "84.2 %", "78.9 %"]

@@ -44,6 +44,11 @@ def test_the_delimiter_of_a_text_file_is_found_out(tmp_path, name, delimiter):
     assert load_table(path).to_dict(as_series=False) == ROWS
 
 
+def test_ids_keep_their_leading_zeros(tmp_path):
+    path = written(tmp_path, "t.csv", "id,age\n007,041\n12,023\n")
+    assert load_table(path, ids=("id", None)).to_dict(as_series=False) == {"id": ["007", "12"], "age": [41, 23]}
+
+
 def test_other_delimiters_inside_quoted_names_and_values_do_not_mislead(tmp_path):
     path = written(tmp_path, "t.csv", '"a,b,c";"d"\n"1,2";3\n')
     assert load_table(path).to_dict(as_series=False) == {"a,b,c": ["1,2"], "d": [3]}

@@ -57,7 +57,7 @@ def test_numbers_stand_side_by_side_with_their_difference_and_its_interval():
     numbers = view_of(example_result())["numbers"]
     assert [each["label"] for each in numbers["columns"]] == ["What", "A", "B", "B less A", "95 % interval"]
     assert numbers["rows"][:2] == [
-        ["Mean score (points)", "10.0", "4.0", "-6.0", "-8.0 to -4.0"],
+        ["Mean size of the effect (points)", "10.0", "4.0", "-6.0", "-8.0 to -4.0"],
         ["Flagged", "50.0 %", "25.0 %", "-25.0 points", "-35.0 to -15.0 points"],
     ]
     assert column(numbers, "A")["Confident"] == "50.0 %"

@@ -11,6 +11,7 @@ import torch
 from fairfox.options import AuditOptions
 from fairfox.report.sentences import (
     certificate_lines,
+    count_lines,
     direction_lines,
     flip_lines,
     headline,
@@ -81,6 +82,9 @@ def test_words_mean_what_the_audit_counts():
     of_group = judged(example_result(), variable="sex=Female")
     assert meanings(of_group)["significant"] == "sex=Female, false discovery rate: 10 %"
     curve = (Point(0.9, 0.1, 0.1, 0.1, 0.0, 0.0),)
+    several = replace(judged(many_result()), significant=torch.arange(200) < 25)
+    assert count_lines(several)[0] == "Significant: 25 (for any variable, false discovery rate: 10 %)."  # not sex's 19
+    assert " flagged, 25 significant for any variable (test rank, " in repr(AuditResult(several))
     carried = judged(example_result(settings={"persistence": 0.9, "fdr": 0.05}), curve=curve)
     assert meanings(carried)["confident"] == "whole interval beyond 5 points, at persistence 0.9"
     assert meanings(carried)["significant"] == "false discovery rate: 5 %, at persistence 1"
@@ -120,9 +124,11 @@ def test_decisions_that_depend_on_the_group_are_counted():
     (line,) = flip_lines(result, result.findings[0])
     assert line == (
         "At the cut-off 0.5, judged by their mean prediction as members of the other group, "
-        f"{gain} of 19 people in the group sex=Female would gain a positive decision and 0 would lose it; "
-        "0 of 19 people in the group sex=Male would gain a positive decision and 0 would lose it"
+        f"{gain} of 19 people in the group sex=Female would get a positive decision and 0 would lose it; "
+        "0 of 19 people in the group sex=Male would get a positive decision and 0 would lose it"
     )
+    named = replace(result, settings={**result.settings, "audited_class": ">50K"})
+    assert "would get the decision '>50K' and 0 would lose it" in flip_lines(named, named.findings[0])[0]
     assert flip_lines(without_sign(), without_sign().findings[0]) == []
 
 

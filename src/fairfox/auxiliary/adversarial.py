@@ -7,13 +7,14 @@ and the adversary's failure at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from fairfox.auxiliary.mlp import MLP, Layer, backward, forward, layers_of, outputs_of, slope_by_inputs, take
+from fairfox.auxiliary.mlp import MLP, backward, forward, layers_of, outputs_of, slope_by_inputs, take
 from fairfox.auxiliary.training import LearningTask, label_task, loss_slope, one_thread, protected_task, usable_columns
 from fairfox.data.dataset import Dataset
 from fairfox.gradients.relu import through_relu
@@ -59,13 +60,16 @@ def train_hiding(
     nothing: alpha is 0. Members do not depend on each other: trained alone, each is the same.
     """
     s = settings or HidingSettings()
-    members = _Members.of(x, task, secret, seeds, s)
+    members = _Members(x, task, secret, seeds, s)
+    generators = [torch.Generator().manual_seed(seed + 2) for seed in seeds]
     hides = any(floor is not None for floor in floors)
     with torch.no_grad():
-        for epoch, batches in enumerate(_epochs(len(x), seeds, s)):
+        for epoch in range(s.epochs):
             alphas = [0.0 if floor is None else max(floor, s.start * s.decay**epoch) for floor in floors]
             alpha = x.new_tensor(alphas)[:, None, None]  # (M, 1, 1)
-            for rows in batches:
+            # (M, adversary steps + 1, N): every row once for each step
+            orders = [[torch.randperm(len(x), generator=g) for _ in range(s.adversary_steps + 1)] for g in generators]
+            for rows in torch.stack([torch.stack(each) for each in orders]).split(s.batch_size, dim=2):
                 members.step(rows.to(x.device), alpha, hides=hides)
     return members.net
 
@@ -96,9 +100,7 @@ def train_networks(
             break
         _log.info("%d of %d networks predict the same for everyone (try %d)", len(wanted), len(floors), attempt + 1)
     for each in nets.values():
-        first = each[0]
-        assert isinstance(first, nn.Linear)
-        first.weight *= used
+        cast(nn.Linear, each[0]).weight *= used
     return [nets[m] for m in range(len(floors))]
 
 
@@ -111,29 +113,21 @@ def settings_for(rows: int) -> HidingSettings:
     return replace(usual, batch_size=min(usual.batch_size, max(SMALLEST_BATCH, rows // FEWEST_STEPS)))
 
 
-@dataclass(frozen=True)
 class _Members:
-    """All members' networks and adversaries, and what they learn from."""
+    """All members' networks and adversaries, and what they learn from: rows x (N, D)."""
 
-    x: Tensor  # (N, D)
-    task: LearningTask
-    secret: LearningTask
-    net: MLP
-    layers: list[Layer]  # of `net`; the last of them is its head, the others are its body
-    adversary: list[Layer]
-    settings: HidingSettings
-    learn: torch.optim.Adam
-    learn_secret: torch.optim.Adam
-
-    @classmethod
-    def of(
-        cls, x: Tensor, task: LearningTask, secret: LearningTask, seeds: Sequence[int], s: HidingSettings
-    ) -> _Members:
-        net = MLP.of_seeds(x.shape[1], task.outputs, width=s.width, depth=s.depth, seeds=seeds).to(x)
+    def __init__(
+        self, x: Tensor, task: LearningTask, secret: LearningTask, seeds: Sequence[int], s: HidingSettings
+    ) -> None:
+        self.x, self.task, self.secret, self.clip = x, task, secret, s.clip
+        self.net = MLP.of_seeds(x.shape[1], task.outputs, width=s.width, depth=s.depth, seeds=seeds).to(x)
         others = [seed + 1 for seed in seeds]
         adversary = MLP.of_seeds(s.width, secret.outputs, width=s.width, depth=1, seeds=others).to(x)
-        adam = [torch.optim.Adam(each.parameters(), lr=s.rate, fused=True) for each in (net, adversary)]
-        return cls(x, task, secret, net, layers_of(net), layers_of(adversary), s, *adam)
+        # the last layer of the network is its head, the others are its body
+        self.layers, self.adversary = layers_of(self.net), layers_of(adversary)
+        self.learn, self.learn_secret = (
+            torch.optim.Adam(each.parameters(), lr=s.rate, fused=True) for each in (self.net, adversary)
+        )
 
     def step(self, rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
         """Take the adversaries' steps and one of the networks, on rows (M, steps + 1, B); the networks use the last.
@@ -148,19 +142,17 @@ class _Members:
                 heard = forward(self.adversary, hidden)
                 backward(self.adversary, heard, _slope(self.secret, outputs_of(self.adversary, heard), batch))
                 self.learn_secret.step()
-        self._teach([each[:, -size:] for each in entered], own, alpha, hides=hides)
-
-    def _teach(self, entered: list[Tensor], rows: Tensor, alpha: Tensor, *, hides: bool) -> None:
+        entered = [each[:, -size:] for each in entered]
         head, last = self.layers[-1:], entered[-1:]
-        slope = _slope(self.task, outputs_of(head, last), rows) / (1 + alpha)
+        slope = _slope(self.task, outputs_of(head, last), own) / (1 + alpha)
         backward(head, last, slope)
         slope = slope_by_inputs(head, last, slope)
         if hides:
             heard = forward(self.adversary, entered[-1])
-            secret = _slope(self.secret, outputs_of(self.adversary, heard), rows)
+            secret = _slope(self.secret, outputs_of(self.adversary, heard), own)
             slope = slope - alpha / (1 + alpha) * slope_by_inputs(self.adversary, heard, secret)
         backward(self.layers[:-1], entered[:-1], through_relu(slope, entered[-1]))
-        _clip([grad for layer in self.layers for grad in (layer.weight_grad, layer.bias_grad)], self.settings.clip)
+        _clip([grad for layer in self.layers for grad in (layer.weight_grad, layer.bias_grad)], self.clip)
         self.learn.step()
 
 
@@ -174,11 +166,3 @@ def _clip(gradients: list[Tensor], longest: float) -> None:
     factor = (longest / length.clamp(min=_TINY)).clamp(max=1.0)[:, None, None]
     for grad in gradients:
         grad.mul_(factor)
-
-
-def _epochs(count: int, seeds: Sequence[int], s: HidingSettings) -> Iterator[Iterator[Tensor]]:
-    """Yield each epoch's minibatches: row numbers (M, adversary steps + 1, B), every row once for each step."""
-    generators = [torch.Generator().manual_seed(seed + 2) for seed in seeds]
-    for _ in range(s.epochs):
-        orders = [[torch.randperm(count, generator=g) for _ in range(s.adversary_steps + 1)] for g in generators]
-        yield iter(torch.stack([torch.stack(each) for each in orders]).split(s.batch_size, dim=2))

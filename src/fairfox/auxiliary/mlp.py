@@ -31,11 +31,9 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.inputs, self.outputs, self.width, self.depth, self.members = inputs, outputs, width, depth, members
-        sizes = [inputs, *[width] * depth, outputs]
         generator = torch.Generator().manual_seed(seed)
-        self.weights = nn.ParameterList()
-        self.biases = nn.ParameterList()
-        for fan_in, fan_out in pairwise(sizes):
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for fan_in, fan_out in pairwise([inputs, *[width] * depth, outputs]):
             bound = 1 / math.sqrt(fan_in)  # as nn.Linear
             weight = torch.empty(members, fan_in, fan_out).uniform_(-bound, bound, generator=generator)
             bias = torch.empty(members, 1, fan_out).uniform_(-bound, bound, generator=generator)
@@ -92,8 +90,7 @@ def behind(projection: Tensor, net: nn.Sequential) -> nn.Sequential:
 
     Columns that the projection leaves out have the weight zero.
     """
-    first = net[0]
-    assert isinstance(first, nn.Linear)
+    first = cast(nn.Linear, net[0])
     weight = first.weight.detach()
     merged = weight.double() @ projection.to(weight.device, torch.float64).T
     return nn.Sequential(linear_layer(merged.to(weight), first.bias), *list(net)[1:]).eval()
@@ -153,5 +150,4 @@ def slope_by_inputs(layers: Sequence[Layer], entered: Sequence[Tensor], slope: T
 
 def take(values: Tensor, rows: Tensor) -> Tensor:
     """Return values[rows] (M, B, ...); index_select copies whole rows and is several times faster."""
-    taken: Tensor = values.index_select(0, rows.reshape(-1)).unflatten(0, rows.shape)
-    return taken
+    return values.index_select(0, rows.reshape(-1)).view(*rows.shape, *values.shape[1:])

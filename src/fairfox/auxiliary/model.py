@@ -88,9 +88,7 @@ class AuxiliaryMember:
 
     @property
     def _first(self) -> nn.Linear:
-        first = self.net[0]
-        assert isinstance(first, nn.Linear)
-        return first
+        return cast(nn.Linear, self.net[0])
 
     def after(self, projection: Tensor, used: Tensor) -> AuxiliaryMember:
         """Return this model of projected rows as a model of the rows themselves, of which it uses columns (D,)."""
@@ -244,8 +242,7 @@ def _centring(protected: Sequence[Protected]) -> Tensor:
 
 def _combined(net: nn.Sequential, matrix: Tensor) -> nn.Sequential:
     """Return the network with linear combinations (R, K) of its outputs: a last layer with other weights."""
-    last = net[-1]
-    assert isinstance(last, nn.Linear)
+    last = cast(nn.Linear, net[-1])
     mixing = matrix.to(last.weight.device, torch.float64)
     weight, bias = (mixing @ part.detach().double() for part in (last.weight, last.bias))
     return nn.Sequential(*list(net)[:-1], linear_layer(weight.to(last.weight), bias)).eval()

@@ -45,13 +45,15 @@ def measure_quality(
     counts = np.ones(len(truth)) if weights is None else weights.to(c.device)[known].double().numpy(force=True)
     metric, chance = ("r2", 0.0) if protected.is_continuous else ("auc", 0.5)
     if len(np.unique(truth)) < 2:
-        values = (math.nan, math.nan, math.nan)
+        value, loss, chance_loss = math.nan, math.nan, math.nan
     elif protected.is_continuous:
-        values = _regression(out[:, 0], truth, counts)
+        from sklearn.metrics import r2_score
+
+        value = float(r2_score(truth, out[:, 0], sample_weight=counts))
+        loss, chance_loss = 1.0 - value, 1.0  # in variances of the truth
     else:
         logits = np.column_stack([np.zeros(len(out)), out[:, 0]]) if protected.kind == "binary" else out
-        values = _classification(logits, truth.astype(int), counts)
-    value, loss, chance_loss = values
+        value, loss, chance_loss = _classification(logits, truth.astype(int), counts)
     return AuxiliaryQuality(protected.name, metric, value, chance, loss, chance_loss, len(truth))
 
 
@@ -71,14 +73,6 @@ def measure_qualities(outputs: Tensor, rows: Dataset) -> tuple[AuxiliaryQuality,
     sizes = [p.outputs for p in rows.protected]
     heads = zip(outputs.split(sizes, dim=1), rows.c.unbind(1), rows.protected, strict=True)
     return tuple(measure_quality(*head, weights=rows.weights) for head in heads)
-
-
-def _regression(out: np.ndarray, truth: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:
-    """Return R2, the mean squared error and that of the mean, in standard deviations of the truth."""
-    from sklearn.metrics import r2_score
-
-    r2 = float(r2_score(truth, out, sample_weight=counts))
-    return r2, 1.0 - r2, 1.0
 
 
 def _classification(logits: np.ndarray, classes: np.ndarray, counts: np.ndarray) -> tuple[float, float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import NamedTuple, ParamSpec, TypeVar
 
@@ -56,15 +56,6 @@ def on_threads_by_size(compute: Callable[P, R]) -> Callable[P, R]:
     return inner
 
 
-@dataclass(frozen=True)
-class History:
-    """How training went: epochs run, and each member's best validation loss and epoch."""
-
-    epochs: int
-    best_loss: Tensor  # (M,)
-    best_epoch: Tensor  # (M,)
-
-
 @one_thread()
 def train(
     net: MLP,
@@ -79,8 +70,8 @@ def train(
     max_epochs: int = 60,
     patience: int = 5,
     seed: int = 0,
-) -> History:
-    """Return the history of training: every member of `net` is trained in place on its own minibatches.
+) -> None:
+    """Train every member of `net` in place on its own minibatches.
 
     Each member keeps the weights of its best epoch and stops `patience` epochs after it; the loop ends when all have
     stopped.
@@ -90,10 +81,9 @@ def train(
     weights, grads = [p.detach() for p in parameters], [p.grad for p in parameters if p.grad is not None]
     means, squares = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))  # of the gradients
     steps = [torch.zeros((), device=weight.device) for weight in weights]
-    best = [p.detach().clone() for p in parameters]
+    best = [weight.clone() for weight in weights]
     best_loss = torch.full((net.members,), torch.inf)
     best_epoch = torch.zeros(net.members, dtype=torch.long)
-    epoch = 0
     for epoch in range(1, max_epochs + 1):
         orders = torch.stack([torch.randperm(len(x), generator=generator) for _ in range(net.members)])
         for start in range(0, len(x), batch_size):
@@ -111,14 +101,12 @@ def train(
         better = active & (current < best_loss)
         best_loss = torch.where(better, current, best_loss)
         best_epoch[better] = epoch
-        for kept, now in zip(best, parameters, strict=True):
-            kept[better] = now.detach()[better]
+        for kept, now in zip(best, weights, strict=True):
+            kept[better] = now[better]
         if bool((epoch - best_epoch >= patience).all()):
             break
-    with torch.no_grad():
-        for kept, now in zip(best, parameters, strict=True):
-            now.copy_(kept)
-    return History(epoch, best_loss, best_epoch)
+    for kept, now in zip(best, weights, strict=True):
+        now.copy_(kept)
 
 
 def loss_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:

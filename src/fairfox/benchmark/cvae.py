@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -75,20 +76,19 @@ class Training:
     batch_size: int = 64  # at least; larger tables have larger batches, about 60 an epoch
 
 
-def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training, *, seed: int = 0) -> float:
-    """Train in place on mode probabilities x (N, F * G) and class numbers (N,); return the best validation loss.
+def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training, *, seed: int = 0) -> None:
+    """Train in place on mode probabilities x (N, F * G) and class numbers (N,).
 
-    The weights of the best epoch are kept.
+    The weights of the epoch with the best validation loss are kept.
     """
     generator = torch.Generator().manual_seed(seed)
     code, order = vae.code(labels), torch.randperm(len(x), generator=generator)
     held_out, fitting = order[: max(1, len(x) // 5)], order[max(1, len(x) // 5) :]
     held_out = held_out.repeat(max(1, 1000 // len(held_out)))  # few rows: several draws each, or luck decides
     held_out_noise = torch.randn(len(held_out), vae.latent, generator=generator).to(x)  # the same in every epoch
-    parameters = list(vae.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=training.rate, fused=True)
+    optimizer = torch.optim.Adam(vae.parameters(), lr=training.rate, fused=True)
     batch = max(training.batch_size, len(fitting) // 60)
-    best_loss, best_epoch, best = math.inf, 0, [p.detach().clone() for p in parameters]
+    best_loss, best_epoch, best = math.inf, 0, copy.deepcopy(vae.state_dict())
     for epoch in range(1, max(1, training.max_steps * batch // len(fitting)) + 1):
         for rows in fitting[torch.randperm(len(fitting), generator=generator)].split(batch):
             noise = torch.randn(len(rows), vae.latent, generator=generator).to(x)
@@ -99,14 +99,11 @@ def train_vae(vae: ConditionalVAE, x: Tensor, labels: Tensor, training: Training
             losses = vae.loss(x[held_out], code[held_out], held_out_noise, kl_weight=training.kl_weight)
         current = float(losses.mean())
         if current < best_loss:
-            best_loss, best_epoch, best = current, epoch, [p.detach().clone() for p in parameters]
+            best_loss, best_epoch, best = current, epoch, copy.deepcopy(vae.state_dict())
         if epoch - best_epoch >= training.patience:
             break
-    with torch.no_grad():
-        for kept, now in zip(best, parameters, strict=True):
-            now.copy_(kept)
+    vae.load_state_dict(best)
     vae.requires_grad_(False)
-    return best_loss
 
 
 def relative_spread(generated: Tensor, labels: Tensor, real: Tensor, real_labels: Tensor) -> float:

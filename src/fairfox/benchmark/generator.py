@@ -50,8 +50,7 @@ class SyntheticBias:
             modes = _pair("modes", self.modes, Integral, "(4, 3)")
             c, y = replace(c, modes=modes[0]), replace(y, modes=modes[1])
         whole_number("seed", self.seed, least=0)
-        self.settings = (c, y)
-        self.modes = (self.settings[0].modes, self.settings[1].modes)
+        self.settings, self.modes = (c, y), (c.modes, y.modes)
 
     @classmethod
     def of(cls, c: SourceModel, y: SourceModel) -> Self:

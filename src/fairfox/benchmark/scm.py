@@ -212,10 +212,9 @@ class World:
         """
         values: dict[str, Values] = {}
         for v in self.variables:
-            if held is not None and v.name in held:
-                values[v.name] = held[v.name]
-            else:
-                values[v.name] = v.mechanism(noise=noise[v.name], **{p: values[p] for p in v.parents})
+            given = None if held is None else held.get(v.name)
+            parents = {name: values[name] for name in v.parents}
+            values[v.name] = v.mechanism(noise=noise[v.name], **parents) if given is None else given
         return values
 
     def chosen(self, names: tuple[str, ...]) -> tuple[Variable, ...]:

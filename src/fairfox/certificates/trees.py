@@ -78,7 +78,8 @@ def gather_trees(
         tree._replace(left=tree.left + root, right=tree.right + root)
         for tree, root in zip(trees, roots.tolist(), strict=True)
     ]
-    nodes = Tree(*(np.concatenate(part) for part in zip(*shifted, strict=True)))
+    kinds = (np.int64, np.float64, np.int64, np.int64, np.bool_, np.float64)
+    nodes = Tree(*(np.concatenate(part).astype(kind) for kind, *part in zip(kinds, *shifted, strict=True)))
     leaves = np.where(nodes.feature == LEAF, np.abs(nodes.value), 0.0)
     scale = float(np.maximum.reduceat(leaves, roots).sum())
     rounding = max(len(trees) * float(np.finfo(precision).eps), 1e-9)
@@ -289,26 +290,17 @@ def _sklearn_tree(tree: Any, column: int | None, factor: float = 1.0) -> Tree:
     if column is not None and values.shape[1] > 1:
         values = values[:, column, None] / values.sum(1, keepdims=True)
     missing = getattr(tree, "missing_go_to_left", np.zeros(tree.node_count, dtype=np.uint8))
-    return Tree(
-        np.where(tree.children_left == -1, LEAF, tree.feature).astype(np.int64),
-        rounded_to_float32(tree.threshold),
-        tree.children_left.astype(np.int64),
-        tree.children_right.astype(np.int64),
-        np.asarray(missing, dtype=bool),
-        factor * values[:, 0],
+    left, right, feature = (
+        tree.children_left,
+        tree.children_right,
+        np.where(tree.children_left == -1, LEAF, tree.feature),
     )
+    return Tree(feature, rounded_to_float32(tree.threshold), left, right, np.asarray(missing), factor * values[:, 0])
 
 
 def _hist_tree(nodes: np.ndarray) -> Tree:
-    leaf = nodes["is_leaf"].astype(bool)
-    return Tree(
-        np.where(leaf, LEAF, nodes["feature_idx"]).astype(np.int64),
-        nodes["num_threshold"].astype(np.float64),
-        nodes["left"].astype(np.int64),
-        nodes["right"].astype(np.int64),
-        nodes["missing_go_to_left"].astype(bool),
-        nodes["value"].astype(np.float64),
-    )
+    others = (nodes[name] for name in ("num_threshold", "left", "right", "missing_go_to_left", "value"))
+    return Tree(np.where(nodes["is_leaf"].astype(bool), LEAF, nodes["feature_idx"]), *others)
 
 
 # --- XGBoost -------------------------------------------------------------------------------------------------------
@@ -340,17 +332,12 @@ def _xgboost_tree(tree: dict[str, Any], factor: float) -> Tree:
         raise OptionError(_CATEGORIES.format(kind="XGBoost model"))
     if int(tree["tree_param"]["size_leaf_vector"]) > 1:
         raise OptionError("This XGBoost model has several outputs in each leaf; certificates need one output per tree")
-    left = np.array(tree["left_children"], dtype=np.int64)
+    names = ("split_indices", "left_children", "right_children", "default_left")
+    feature, left, right, missing_left = (np.array(tree[name], dtype=np.int64) for name in names)
     limits = np.array(tree["split_conditions"], dtype=np.float32)  # of a leaf: its value
     below = np.nextafter(limits, np.float32(-np.inf))  # a number goes left where it is smaller, not where equal
-    return Tree(
-        np.where(left == -1, LEAF, np.array(tree["split_indices"], dtype=np.int64)),
-        rounded_to_float32(below.astype(np.float64)),
-        left,
-        np.array(tree["right_children"], dtype=np.int64),
-        np.array(tree["default_left"], dtype=bool),
-        factor * limits.astype(np.float64),
-    )
+    threshold, value = rounded_to_float32(below.astype(np.float64)), factor * limits.astype(np.float64)
+    return Tree(np.where(left == -1, LEAF, feature), threshold, left, right, missing_left, value)
 
 
 # --- LightGBM ------------------------------------------------------------------------------------------------------
@@ -386,16 +373,11 @@ def _lightgbm_tree(lines: dict[str, str]) -> Tree:
     threshold = np.where(np.abs(threshold) <= _ZERO, about_zero, threshold)
     if len(values) == 1:
         feature, kinds, threshold = feature[:0], kinds[:0], threshold[:0]
-    splits, leaves = len(feature), np.zeros(len(values))
+    splits, zeros = len(feature), np.zeros(len(values), dtype=np.int64)
     children = [np.array(lines.get(f"{side}_child", "").split(), dtype=np.int64)[:splits] for side in ("left", "right")]
     left, right = (np.where(child < 0, splits - child - 1, child) for child in children)
     # where nothing was missing in training, NaN counts as zero
     missing_left = np.where(kinds & _NAN_MISSING, (kinds & _DEFAULT_LEFT) > 0, threshold >= 0)
-    return Tree(
-        np.concatenate([feature, np.full(len(values), LEAF)]),
-        np.concatenate([threshold, leaves]),
-        np.concatenate([left, leaves.astype(np.int64)]),
-        np.concatenate([right, leaves.astype(np.int64)]),
-        np.concatenate([missing_left.astype(bool), leaves.astype(bool)]),
-        np.concatenate([np.zeros(splits), values]),
-    )
+    inner = (feature, threshold, left, right, missing_left, np.zeros(splits))
+    leaves = (zeros + LEAF, zeros, zeros, zeros, zeros, values)
+    return Tree(*(np.concatenate(both) for both in zip(inner, leaves, strict=True)))

@@ -92,7 +92,7 @@ def audit(
             ).record
         paths = files_in(out)
     else:
-        people, rows = sampled(table, sample, seed=chosen.seed)
+        people, rows = sampled(table, sample, seed=chosen.seed, ids=(chosen.id, chosen.on))
         with progress_bar() as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}
@@ -168,7 +168,7 @@ def exit_code(result: AuditRecord, cannot_tell: str | None) -> tuple[int, str]:
     return code, rule
 
 
-def sampled(table: Path, size: int | None, *, seed: int) -> tuple[Any, Any]:
+def sampled(table: Path, size: int | None, *, seed: int, ids: Sequence[str | None] = ()) -> tuple[Any, Any]:
     """Return `size` random rows of a table in their own order, and their row numbers; all rows and None without it."""
     import numpy as np
 
@@ -178,7 +178,7 @@ def sampled(table: Path, size: int | None, *, seed: int) -> tuple[Any, Any]:
     if size is not None and must_stream(str(table)):
         people, rows = read_sample(str(table), size, seed=seed)
         return load_table(people), rows
-    frame = load_table(table)
+    frame = load_table(table, ids=ids)
     if size is None or size >= len(frame):
         return frame, None
     rows = np.sort(np.random.default_rng(seed).choice(len(frame), size, replace=False))

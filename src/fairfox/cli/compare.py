@@ -19,7 +19,7 @@ _NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null",
 _OPTIONS = tuple(name for name in cli.DECLARED if name not in _NOT_HERE)
 _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
-_MARGIN = "Without TABLE: ignore a rise of the mean score up to this size.  [default: a tenth of delta]"
+_MARGIN = "Without TABLE: ignore a rise of the mean |effect| or score up to this size.  [default: a tenth of delta]"
 _OUT = (
     "Folder for report.html, report.json, summary.json, summary.md, junit.xml and, for two models, people.parquet.  "
     "[default: fairfox-compare with TABLE, otherwise no files]"

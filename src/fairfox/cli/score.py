@@ -69,7 +69,7 @@ def score(test: Path, model: str, tables: tuple[str, ...], *, out: Path, trust_m
     """Score the people in TABLE with TEST, a file that `fairfox fit` wrote.
 
     MODEL and TABLE are as for `fairfox audit`. Nothing is fitted, so the same three files give the same scores. The
-    people in TABLE should not be those that TEST was fitted on.
+    people in TABLE should not be those that TEST was fitted on. Label, ids and protected columns are those of the fit.
 
     Parquet is streamed: files, folders, patterns and URLs of any size, in parts, on all cores. The same command resumes
     an interrupted run.
@@ -133,7 +133,7 @@ def _score_table(
 
     keep_inputs([out / name for name in OUTPUTS], test, spec, table)
     fitted = load_test(test)
-    people = load_table(Path(table), needed=fitted.encoding.needed)
+    people = load_table(Path(table), needed=fitted.encoding.needed, ids=[fitted.encoding.id_column])
     own = {name: options.pop(name, None) for name in ("delta", "max_flagged")}
     result = score_people(fitted, model, people.to_native(), **own, options=options).record
     result.settings.update({"model_source": getattr(model, "shown", spec), "table": table, "fitted": str(test)})

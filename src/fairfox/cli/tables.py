@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rich.console import Console, JustifyMethod
+import textwrap
+
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +20,8 @@ def print_result(result: AuditRecord, console: Console) -> None:
     """Print what a validator needs to decide; names from the table are printed as text, never as markup."""
     console.print(_text(title_line(result), style="bold"))
     _print(verdict_lines(result), console)
-    console.print(rich_table(groups_table(result, result.findings)))
-    console.print(rich_table(features_table(result)))
+    groups, features = map(rich_table, (groups_table(result, result.findings), features_table(result)))
+    console.print("", groups, "", features, "")
     _print(check_lines(result), console)
     if (compared := result.comparison) is not None:
         own = compared.agreement[:, compared.tests.index(result.test)].tolist()
@@ -29,14 +31,15 @@ def print_result(result: AuditRecord, console: Console) -> None:
 
 
 def rich_table(shown: Shown) -> Table:
-    """Return a table of ready words for the terminal."""
-    table, longest = Table(), max([len(row[0]) for row in shown["rows"]], default=0)
-    for k, column in enumerate(shown["columns"]):
-        least = 0 if k else min(longest, 24)  # headings are folded rather than names
-        justify: JustifyMethod = "right" if column["numeric"] else "left"
-        table.add_column(_text(column["label"]), justify=justify, overflow="fold", min_width=least)
+    """Return a table of ready words for the terminal, without what the lines above it say of variables."""
+    table, labels = Table(show_edge=False, pad_edge=False), [column["label"] for column in shown["columns"]]
+    kept = [k for k, label in enumerate(labels) if label.partition(" (")[0] not in ("Inferred", "Delta")]
+    width = 10 if len(kept) > 3 else 28  # of headings: with many columns these are folded rather than names
+    for k in kept:
+        label = Text(textwrap.fill(printable(labels[k]), width, break_long_words=False))
+        table.add_column(label, justify="right" if shown["columns"][k]["numeric"] else "left", overflow="fold")
     for row in shown["rows"]:
-        table.add_row(*map(_text, row))
+        table.add_row(*(_text(row[k]) for k in kept))
     return table
 
 

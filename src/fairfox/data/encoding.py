@@ -41,6 +41,7 @@ from fairfox.data.table import (
 )
 from fairfox.errors import DataError, OptionError
 
+_MANY_NUMBERS = 10  # different numbers, as texts: a column of as many is hardly one of codes
 _FEW_LEVELS = 50  # that many categories are always allowed
 _ROWS = 4096  # that a processor decodes at a time, in its cache
 _FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
@@ -537,15 +538,27 @@ def continuous_values(f: Feature, x: Tensor) -> Tensor:
     return _Units.of((f,), x.device).exact(x)[:, 0]
 
 
+def numbers_as_text(f: Feature) -> str:
+    """Return how a category looks as if it should be a number; empty where it does not."""
+    texts = [level for level in f.levels if isinstance(level, str)]
+    others = [text for text in texts if not text.strip().lstrip("+-").replace(",", ".").replace(".", "", 1).isdigit()]
+    if not texts or len(f.levels) < _MANY_NUMBERS or 2 * len(others) > len(f.levels):
+        return ""
+    return (
+        f"Column '{f.name}' holds '{others[0]}' among numbers" if others else f"Column '{f.name}' holds numbers as text"
+    )
+
+
 def codes_of(f: Feature) -> Tensor:
     """Return the categories as numbers (L,), 0 for "missing", or say why no matrix can hold them."""
     try:
         codes = [0.0 if level is None else float(level) for level in f.levels]
     except (TypeError, ValueError):
         text = next(level for level in f.levels if isinstance(level, str))
+        what = numbers_as_text(f) or f"Column '{f.name}' holds text such as '{text}'"
         raise DataError(
-            f"Column '{f.name}' holds text such as '{text}', but the model takes a matrix of numbers; "
-            f"{_drop(f.name)}, or give a model that takes the table"
+            f"{what}, but the model takes a matrix of numbers; correct it, {_drop(f.name)}, or give a model that takes "
+            "the table"
         ) from None
     return torch.tensor(codes, dtype=torch.float64)
 

@@ -39,15 +39,15 @@ VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}  # and wh
 DELIMITERS = ",;\t|"
 
 
-def load_table(source: object, *, needed: Collection[str] | None = None) -> Table:
+def load_table(source: object, *, needed: Collection[str] | None = None, ids: Collection[str | None] = ()) -> Table:
     """Return the table behind a path, a pandas, polars or pyarrow table, or a 2-D array, as a narwhals frame.
 
     Files are recognised by their extension: CSV (`.csv`, `.tsv`, `.txt`, each also `.gz`; comma, semicolon, tab or bar
     is detected as the separator), Parquet (`.parquet`, `.pq`), Arrow and Feather (`.arrow`, `.feather`, `.ipc`). In a
     CSV a column holds numbers, or booleans, when every value in the file is one; everything else, including dates,
-    stays text. Empty cells, the words pandas takes as missing and "?" are missing. The columns of an array are named
-    x0, x1, and so on. An unnamed index stored by pandas is left out. Lists and records are refused; in columns beside
-    the `needed` ones, they are left out.
+    stays text, and so do `ids` with leading zeros. Empty cells, the words pandas takes as missing and "?" are missing.
+    The columns of an array are named x0, x1, and so on. An unnamed index stored by pandas is left out. Lists and
+    records are refused; in columns beside the `needed` ones, they are left out.
 
     Example:
         >>> load_table(np.eye(2)).columns
@@ -55,7 +55,7 @@ def load_table(source: object, *, needed: Collection[str] | None = None) -> Tabl
     """
     if isinstance(source, str | os.PathLike):
         path = Path(source).expanduser()
-        return _checked(_read_file(path), f"'{path}'", needed)
+        return _checked(_read_file(path, ids), f"'{path}'", needed)
     try:
         frame = nw.from_native(source, eager_only=True, pass_through=True)
     except nw.exceptions.DuplicateError:
@@ -325,7 +325,7 @@ def _from_array(source: Any) -> pa.Table:
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
-def _read_file(path: Path) -> pa.Table:
+def _read_file(path: Path, ids: Collection[str | None]) -> pa.Table:
     """Return the table in a file, or say why it cannot be read."""
     if not os.path.exists(path):  # unlike Path.exists, also for names the system does not allow
         raise FileError(f"There is no file '{path}'; check the path")
@@ -336,7 +336,7 @@ def _read_file(path: Path) -> pa.Table:
     if reader is None:
         raise FileError(f"'{path}' is not a file fairfox can read; give one that ends in {', '.join(_READERS)}")
     try:
-        return reader(path)
+        return _read_csv(path, ids) if reader is _read_csv else reader(path)
     except FileError:
         raise
     except (pa.ArrowException, OSError, EOFError, zlib.error) as error:
@@ -355,7 +355,7 @@ def _read_arrow(path: Path) -> pa.Table:
         return (pa.ipc.open_file(file) if is_file_format else pa.ipc.open_stream(file)).read_all()
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, ids: Collection[str | None] = ()) -> pa.Table:
     """Return a delimited text file as a table, every column typed by all of its values."""
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         content = file.read().removeprefix(BOM_UTF8)
@@ -385,7 +385,10 @@ def _read_csv(path: Path) -> pa.Table:
         what = re.sub(r"(columns, got \d+).*", r"\1", first_line(error))  # what follows is somebody's row
         raise DataError(f"'{path}' cannot be read; check its quotes and separators ({what})") from error
     _refuse_open_quote(path, content, table)
-    return pa.table([_typed(column) for column in table.columns], names=table.column_names)
+    named = zip(table.column_names, table.columns, strict=True)
+    zeros = {name for name, own in named if name in ids and pc.any(pc.match_substring_regex(own, "^0[0-9]")).as_py()}
+    typed = [own if name in zeros else _typed(own) for name, own in zip(table.column_names, table.columns, strict=True)]
+    return pa.table(typed, names=table.column_names)
 
 
 def _sniff(content: bytes, delimiters: str) -> tuple[str, list[str]]:

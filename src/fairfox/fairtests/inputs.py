@@ -58,10 +58,11 @@ class Inputs:
         test: FittedTest | None = None,
     ) -> Inputs:
         """Return everyone encoded, and the model's predictions for them; `test` is one that was fitted before."""
-        people = load_table(table, needed=None if test is None else test.encoding.needed)
+        ids = [options.id if test is None else test.encoding.id_column, options.on]
+        people = load_table(table, needed=None if test is None else test.encoding.needed, ids=ids)
         matched, fitting = None, None if reference is None else load_table(reference)
         if test is None and options.protected_from is not None and options.on is not None:
-            other = load_table(options.protected_from)
+            other = load_table(options.protected_from, ids=ids)
             people, matched = join_protected(people, other, on=options.on, specs=options.protected)
         described = describe(model, wanted=options.output)
         if test is None:
@@ -190,7 +191,13 @@ def compared_by(options: AuditOptions, columns: Sequence[str]) -> list[str]:
 def read_model(model: object, encoding: Encoding, options: AuditOptions, example: Tensor | None) -> TargetModel:
     """Return a model on encoded rows; it is asked about some of the example's rows, to see what it returns."""
     read_as = {name: getattr(options, name) for name in ("kind", "positive", "output", "returns")}
-    return as_model(model, encoding, **read_as, example=None if example is None else example[:_EXAMPLE])
+    target = as_model(model, encoding, **read_as, example=None if example is None else example[:_EXAMPLE])
+    cut = options.decision_threshold
+    if cut is not None and target.unit == "probability" and not 0 < cut <= 1:
+        raise OptionError(
+            f"decision_threshold is {cut:g}, but predictions are probabilities; give a number above 0 and at most 1"
+        )
+    return target
 
 
 def read_people(test: FittedTest, described: Description | None, people: Table) -> tuple[Encoding, Dataset]:

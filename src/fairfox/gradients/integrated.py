@@ -23,7 +23,7 @@ from fairfox.models.protocol import Model, row_blocks
 
 _POINTS = 32  # of the quadrature for a model that is no plain network
 _ERROR = 2e-3  # relative, of all but five in a hundred rows
-_INNER = ((0.5 - 3**0.5 / 6, 0.5), (0.5 + 3**0.5 / 6, 0.5))  # two Gauss-Legendre points within an interval
+_INNER = (0.5 - 3**0.5 / 6, 0.5 + 3**0.5 / 6)  # two Gauss-Legendre points within an interval
 _MOST = 64  # intervals
 _ROWS = 128  # made-up rows on which the error is looked at
 _BLOCK = 2048  # rows: what an interval needs of them stays in a processor's cache
@@ -64,7 +64,8 @@ def choose_path(model: Model, baseline: Tensor, *, steps: int | None = None) -> 
     if network is None:
         return quadrature(steps or _POINTS)
     begin, end = _paths(baseline.to(network.first), network)
-    times = crossing_times(begin, end)
+    times = -begin / (end - begin)
+    times = times[(times > 0) & (times < 1)]  # when units of the first layer pass zero, of all rows together
     return intervals(steps or _enough(network, begin, end, times), times)
 
 
@@ -173,12 +174,6 @@ def secant_slope(network: ReluNetwork, begin: Tensor, end: Tensor, nodes: Sequen
     return total.transpose(0, 1)
 
 
-def crossing_times(begin: Tensor, end: Tensor) -> Tensor:
-    """Return when, within 0 and 1, units of the first layer pass zero between begin and end, of all rows together."""
-    times = -begin / (end - begin)
-    return times[(times > 0) & (times < 1)]
-
-
 class _Point:
     """The network at a point of the path: what enters and what leaves each ReLU, and the last layer's outputs."""
 
@@ -221,9 +216,8 @@ def _starts(network: ReluNetwork, before: Tensor, after: Tensor) -> list[Tensor]
         return [row.expand(len(before), -1) for row in last]
     if len(last) == 1 and network.outputs == 1:
         return [_finish_slope(network.finish, before, after) * last]
-    finish: Tensor = torch.zeros((), dtype=before.dtype, device=before.device)
-    for node, weight in _INNER:
-        finish = finish + weight * block_jacobian(network.finish, torch.lerp(before, after, node))  # (n, K, R)
+    inner = [block_jacobian(network.finish, torch.lerp(before, after, node)) for node in _INNER]
+    finish = torch.stack(inner).mean(0)  # (n, K, R)
     return [each @ last for each in finish.unbind(1)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairfox.gradients.relu import ReluNetwork, block_jacobian, relu_network
+from fairfox.gradients.relu import block_jacobian, relu_network, value_and_jacobian
 from fairfox.models.protocol import Model, predict, row_blocks
 
 _ROWS_A_CALL = 65_536  # rows that a black box is asked for at once
@@ -42,7 +42,12 @@ def autograd_jacobian(model: Model, x: Tensor, *, batch_size: int = 4096) -> Ten
     """
     network = relu_network(model, x.shape[1])
     if network is not None:
-        return _network_jacobian(network, x, batch_size=batch_size)
+        jac = network.first.new_empty(len(x), network.outputs if len(x) else 1, x.shape[1])
+        for rows in row_blocks(len(x), batch_size):
+            scale = network.pull(x[rows].detach(), network.first, jac[rows])
+            if scale is not None:
+                jac[rows] *= scale[:, :, None]
+        return jac.to(x)
     affine = getattr(model, "first_affine", None)
     if affine is not None and affine[0].shape[1] != x.shape[1]:
         affine = None  # the model itself says best what is wrong
@@ -57,15 +62,6 @@ def autograd_jacobian(model: Model, x: Tensor, *, batch_size: int = 4096) -> Ten
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if parts else x.new_zeros(0, 1, x.shape[1])
-
-
-def _network_jacobian(network: ReluNetwork, x: Tensor, *, batch_size: int) -> Tensor:
-    jac = network.first.new_empty(len(x), network.outputs if len(x) else 1, x.shape[1])
-    for rows in row_blocks(len(x), batch_size):
-        scale = network.pull(x[rows].detach(), network.first, jac[rows])
-        if scale is not None:
-            jac[rows] *= scale[:, :, None]
-    return jac.to(x)
 
 
 # --- Estimated from predictions alone -------------------------------------------------------------------------------
@@ -212,21 +208,11 @@ def _search(model: Model, x: Tensor, starts: Tensor, radius: float, order: float
         for sign in (1.0, -1.0):
             move = start.expand_as(x)
             for step in range(steps + 1):
-                out, gradient = _value_and_gradient(model, x + move)
-                best = torch.fmax(best, (out - here).abs())
-                further = steepest(sign * gradient, order=order) * (radius * (1 - step / steps))
+                out, jac = value_and_jacobian(model, x + move)
+                best = torch.fmax(best, (out[:, 0] - here).abs())
+                further = steepest(sign * jac[:, 0], order=order) * (radius * (1 - step / steps))
                 move = project_ball(move + further, radius=radius, order=order)
     return best
-
-
-def _value_and_gradient(model: Model, x: Tensor) -> tuple[Tensor, Tensor]:
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        out = model(x)[:, 0]
-        if not out.requires_grad:  # a constant
-            return out, torch.zeros_like(x)
-        (gradient,) = torch.autograd.grad(out.sum(), x, allow_unused=True, materialize_grads=True)
-    return out.detach(), gradient
 
 
 def gradient_flow(loss: Model, x: Tensor, free: Tensor, *, weight: float, rate: float, steps: int) -> Tensor:

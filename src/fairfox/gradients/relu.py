@@ -157,18 +157,23 @@ def through_relu(slope: Tensor, active: Tensor, *, out: Tensor | None = None) ->
 
 def block_jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return the Jacobian (n, K, D) of any function of rows by autograd: a backward pass of each summed output."""
+    return value_and_jacobian(function, x)[1]
+
+
+def value_and_jacobian(function: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values (n, K) of any function of rows, and its Jacobian."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         out = function(x)  # (n, K)
         sums = out.sum(0)
         last = len(sums) - 1
         if not out.requires_grad:  # a constant
-            return x.new_zeros(len(x), len(sums), x.shape[1])
+            return out, x.new_zeros(len(x), len(sums), x.shape[1])
         rows = [
             torch.autograd.grad(total, x, retain_graph=k < last, allow_unused=True, materialize_grads=True)[0]
             for k, total in enumerate(sums)
         ]
-    return rows[0][:, None] if last == 0 else torch.stack(rows, dim=1)
+    return out.detach(), rows[0][:, None] if last == 0 else torch.stack(rows, dim=1)
 
 
 # --- Inner products of two networks' gradients ---------------------------------------------------------------------

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairfox.data.encoding import Encoding
-from fairfox.data.table import is_level
+from fairfox.data.encoding import Encoding, numbers_as_text
+from fairfox.data.table import is_level, listed, verb
 from fairfox.errors import ColumnError, FairfoxError, ModelError, OptionError, first_line
 from fairfox.models.boosting import describe_booster, library_of
 from fairfox.models.protocol import (
@@ -178,6 +178,14 @@ class BlackBoxModel:
         base = torch.zeros(people, 1, dtype=torch.float64).index_copy(0, owner, values)
         return base.index_add(0, owner, (values - base[owner]) * weights[:, None].double())
 
+    def _unusual(self) -> str:
+        """Return which columns a model may refuse, and what to do about them."""
+        features = () if self.decoder is None else self.decoder.features
+        gaps = [f"'{f.name}'" for f in features if f.has_missing or None in f.levels]
+        found = [text for f in features if (text := numbers_as_text(f))]
+        found += [f"{listed(gaps)} {verb(len(gaps), 'lacks', 'lack')} values"] * bool(gaps)
+        return f". {'; '.join(found)}: correct the table, fill the gaps, or leave these rows out" if found else ""
+
     def _call(self, x: Tensor) -> Tensor:
         if self.decoder is None or self.kind == "encoded":
             return self.ask(x.numpy(force=True), len(x))
@@ -194,7 +202,7 @@ class BlackBoxModel:
             columns = ", ".join(self.decoder.columns) if self.decoder is not None else f"{inputs.shape[1]} columns"
             raise ModelError(
                 f"The model failed on a {self.kind} of {people} rows ({columns}): "
-                f"{type(error).__name__}: {first_line(error)}"
+                f"{type(error).__name__}: {first_line(error)}{self._unusual()}"
             ) from error
         if out.dtype.kind not in "fiub":
             raise ModelError(

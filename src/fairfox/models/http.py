@@ -197,13 +197,9 @@ class _Input:
                 f"The endpoint takes '{self.name}' as {self.datatype}, but the table holds '{value}' there; "
                 "give numbers, or a server that takes text (BYTES)"
             ) from None
-        return (
-            bool(number)
-            if self.datatype == "BOOL"
-            else float(number)
-            if self.datatype.startswith("FP")
-            else round(number)
-        )
+        if self.datatype == "BOOL":
+            return bool(number)
+        return float(number) if self.datatype.startswith("FP") else round(number)
 
 
 @dataclass(frozen=True)

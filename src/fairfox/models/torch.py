@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from io import BytesIO
 from itertools import chain, pairwise
 from pathlib import Path
@@ -54,6 +54,7 @@ def chained_layers(module: nn.Module) -> list[nn.Module]:
     return [layer for part in module for layer in chained_layers(part)]
 
 
+@dataclass(eq=False, repr=False)
 class TorchModel:
     """A torch module or function behind fairfox's encoding, differentiable by autograd.
 
@@ -61,26 +62,19 @@ class TorchModel:
     A module in training mode is copied and put into evaluation mode.
     """
 
+    module: Callable[[Tensor], Tensor]
+    _: KW_ONLY
+    output: Output = field(default_factory=Output)
+    decoder: Encoding | None = None
+    encoded: bool = False
+    sample: Tensor | None = field(default=None, init=False)  # whose dtype and device the module takes
     differentiable = True
 
-    def __init__(
-        self,
-        module: Callable[[Tensor], Tensor],
-        *,
-        output: Output | None = None,
-        decoder: Encoding | None = None,
-        encoded: bool = False,
-    ) -> None:
-        if isinstance(module, nn.Module) and module.training:
-            module = copy.deepcopy(module).eval()
-        self.module = module
-        self.output = output or Output()
-        self.decoder = decoder
-        self.encoded = encoded
-        self.sample: Tensor | None = None
-        if isinstance(module, nn.Module):
-            floats = (t for t in chain(module.parameters(), module.buffers()) if t.is_floating_point())
-            self.sample = next(floats, None)
+    def __post_init__(self) -> None:
+        if isinstance(self.module, nn.Module):
+            self.module = copy.deepcopy(self.module).eval() if self.module.training else self.module
+            tensors = chain(self.module.parameters(), self.module.buffers())
+            self.sample = next((t for t in tensors if t.is_floating_point()), None)
 
     @property
     def kind(self) -> Kind:

@@ -534,12 +534,9 @@ class WithoutFeature:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return (N, 1) for rows x (N, D)."""
-        out = []
-        for value in self.values.to(x):
-            rows = x.clone()
-            rows[:, self.columns] = value
-            out.append(predict(self.model, rows))
-        return torch.stack(out).mean(0)[:, None]
+        before, after = x[:, : self.columns.start], x[:, self.columns.stop :]
+        tables = (torch.cat([before, own.expand(len(x), -1), after], dim=1) for own in self.values.to(x))
+        return torch.stack([predict(self.model, rows) for rows in tables]).mean(0)[:, None]
 
 
 def _some(table: object, most: int, seed: int) -> Any:

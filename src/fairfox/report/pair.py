@@ -35,8 +35,7 @@ _WORDS: dict[str, dict[str, Any]] = {  # by what is compared
         "difference": "B less A",
         "unknown": "Cannot tell which model is fairer",
         "claim": "B treats people no more unequally than A",  # what holds where it passes
-        "reading": "Fairer means here: a smaller mean score by this test. It says nothing about how good the "
-        "predictions are.",
+        "reading": "Fairer means here: a smaller {measure}. It says nothing about how good the predictions are.",
     },
     "audits": {
         "title": "two audits, one after the other",
@@ -44,7 +43,7 @@ _WORDS: dict[str, dict[str, Any]] = {  # by what is compared
         "difference": "now less before",
         "unknown": "Cannot tell whether the second audit is worse",
         "claim": "people are treated no more unequally than before",
-        "reading": "Worse means here: the mean score rose by more than chance explains; a rise within the margin does "
+        "reading": "Worse means here: the {measure} rose by more than chance explains; a rise within the margin does "
         "not count.",
     },
 }
@@ -162,6 +161,11 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     }
 
 
+def measure(unit: str) -> str:
+    """Return what is compared, by its unit: effects have a size, the scores of other tests have none."""
+    return "mean size of the effect" if unit.partition(" (")[0] == EFFECT else "mean score"
+
+
 def share_sentence(pair: Pair, what: str = "Flagged") -> str:
     """Return how many are flagged on each side, in a sentence."""
     points, interval = _share_difference(pair)
@@ -204,13 +208,12 @@ def changed_people(people: pa.Table, unit: str) -> text.Table:
 
 
 def _numbers(pair: Pair, sides: tuple[Side, Side], words: Mapping[str, Any]) -> text.Table:
-    both, difference = [side.summary for side in sides], pair.difference
+    both, d = [side.summary for side in sides], pair.difference
     unit = both[0]["unit"]
-    ends = difference.value, difference.lower, difference.upper
-    value, lower, upper = (text.cell(end, unit, sign=True) for end in ends)
+    value, lower, upper = (text.cell(end, unit, sign=True) for end in (d.value, d.lower, d.upper))
     means = [text.cell(mean, unit) for mean in pair.means]
     rows = [
-        [f"Mean score{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
+        [f"{text.capitalised(measure(unit))}{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
         ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
         ["Confident", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
@@ -295,4 +298,5 @@ def _method(summary: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
     flagged = f"their score is above delta, {text.amount(summary['delta'], summary['unit'])}"
     if threshold is not None:
         flagged = f"a decision at {text.number(threshold)} would change"
-    return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", words["reading"]]
+    reading = words["reading"].format(measure=measure(summary["unit"]))
+    return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", reading]

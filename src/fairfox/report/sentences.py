@@ -80,8 +80,7 @@ def verdict_lines(result: AuditRecord) -> list[str]:
 
 def extra_lines(result: AuditRecord) -> list[str]:
     """Return what only some audits find: by chance, proved, left out, of a sample."""
-    found = (_chance_lines(result), certificate_lines(result), reliability_lines(result), stream_lines(result))
-    return [line for lines in found for line in lines]
+    return [*_chance_lines(result), *certificate_lines(result), *reliability_lines(result), *stream_lines(result)]
 
 
 def headline(result: AuditRecord) -> str:
@@ -168,15 +167,15 @@ def meanings(result: AuditRecord) -> dict[str, str]:
     rate = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %"
     rate += ", at persistence 1" if carried_words(result) else ""
     if verdict is not None and (verdict.variable,) != result.variables:
-        rate = f"{verdict.variable}, {rate}"
+        rate = f"{verdict.variable if len(result.findings) == 1 else 'for any variable'}, {rate}"
     return {"significant": rate, "flagged": flagged, "confident": f"{confident}{carried_words(result)}"}
 
 
 def counts(result: AuditRecord) -> dict[str, int]:
-    """Return how many people are significant, which is what the verdict counts, flagged and confident."""
+    """Return how many people are significant, flagged and confident; of several variables, for any of them."""
     verdict, tally = result.verdict, result.tally
-    each = {"significant": None if verdict is None else verdict.significant}
-    each |= {"flagged": tally.flagged, "confident": tally.confident}
+    listed = None if verdict is None else result.listed if len(result.findings) > 1 else verdict.significant
+    each = {"significant": listed, "flagged": tally.flagged, "confident": tally.confident}
     return {word: count for word, count in each.items() if count is not None}
 
 
@@ -318,8 +317,9 @@ def signed_word(result: AuditRecord) -> str:
 
 def flip_lines(result: AuditRecord, finding: Finding) -> list[str]:
     """Return how many people's decision depends on their group, in a sentence; nothing where nobody decides."""
+    decision = f"the decision '{yes}'" if (yes := result.settings.get("audited_class")) else "a positive decision"
     each = [
-        f"{len(flips.negative):,} of {flips.people:,} people in the group {name} would gain a positive decision and "
+        f"{len(flips.negative):,} of {flips.people:,} people in the group {name} would get {decision} and "
         f"{len(flips.positive):,} would lose it"
         for name, flips in result.flips(finding).items()
     ]
@@ -345,8 +345,7 @@ def quality_line(quality: AuxiliaryQuality) -> str:
 
 def alignment_line(finding: Finding) -> str:
     """Return the alignment share of a protected variable, in one sentence."""
-    error = finding.alignment_error
-    error_words = "" if math.isnan(error) else f" (± {percent(error)})"
+    error_words = "" if math.isnan(finding.alignment_error) else f" (± {percent(finding.alignment_error)})"
     return (
         f"Alignment share of {finding.name}: {percent(finding.alignment_share)}{error_words} of the "
         f"model's local variation is along {finding.name}"

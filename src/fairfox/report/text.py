@@ -39,8 +39,7 @@ def cell(value: float | None, unit: str, *, sign: bool = False) -> str:
     """
     if value is None or not math.isfinite(value):
         return "-"
-    plus = "+" if sign else ""
-    return f"{100 * value:{plus}.1f}" if "probability" in unit else number(value, sign=sign)
+    return f"{100 * value:{'+' if sign else ''}.1f}" if "probability" in unit else number(value, sign=sign)
 
 
 def number(value: float | None, *, sign: bool = False) -> str:

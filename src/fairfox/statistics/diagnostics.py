@@ -14,13 +14,14 @@ from torch import Tensor
 from fairfox.auxiliary.quality import AuxiliaryQuality, quality_warnings
 from fairfox.choices.tests import DIRECT, TestInfo
 from fairfox.data.dataset import Dataset, empty_blocks
+from fairfox.data.encoding import numbers_as_text
 from fairfox.data.table import verb
 from fairfox.fairtests.fitted import has_labels
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.gradients.jacobian import jacobian
-from fairfox.models.protocol import Model
+from fairfox.models.protocol import Model, predict
 from fairfox.options import AuditOptions
 
 NEAREST = 10  # neighbours: one alone is a matter of luck
@@ -32,6 +33,7 @@ SHARE = 0.95  # of the people who stay below the delta that chance suggests
 _MANY_LACK = 0.1  # share of people without a given value
 _SMALL_GROUP = 0.05
 _DISAGREE = 0.5  # rank correlation of two refits
+_ASKED_AGAIN, _SAME = 20, 1e-3  # people, to see whether a model says the same twice; up to this share of the largest
 _PEOPLE = 2000  # whose gradients are looked at
 _STEEP = 100.0  # times the usual gradient
 
@@ -225,6 +227,15 @@ def find_warnings(
     if data.ids is not None and len(data) == people and (different := len(set(data.ids))) < people:
         what = f"The ids in '{options.id}' repeat: there are {different:,} for {people:,} people."
         found.append(f"{what} Each row is judged as a person of its own.")
+    elif data.ids is None and inputs.encoding.id_column is not None:
+        found.append(f"The table has no column '{inputs.encoding.id_column}' of ids; people are named by their row.")
+    if mistaken := [text for f in data.features if (text := numbers_as_text(f))]:
+        found.append(f"{'; '.join(mistaken)}: read as categories. If these are numbers, correct them.")
+    few = data[:_ASKED_AGAIN]
+    if not bool(empty_blocks(few).any()) and not inputs.target.differentiable:
+        change = predict(inputs.target, few.x) - predictions[: len(few)]
+        if float(change.abs().max()) > _SAME * float(predictions.abs().max()):
+            found.append("The model gives other predictions when it is asked again: effects are partly its own noise.")
     if data.y is not None and not has_labels(data):
         found.append(f"The label '{options.label}' has fewer than two values here: it tells no outcomes apart.")
     if inputs.described is not None and inputs.described.repaired_with == inputs.hashes["rows_sha256"]:
@@ -320,7 +331,7 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
             yield f"Retrained networks disagree on who is most affected (lowest rank correlation {lowest:.2f})."
     zero = float((scores == 0).double().mean()) if len(scores) else 0.0
     if zero > 0.5 and len(predictions) > 1 and float(predictions.std()) > 0:
-        yield f"{100 * zero:.0f} % of the scores are exactly zero: this test changes nothing that the model reacts to."
+        yield f"{100 * zero:.0f} % of the scores are exactly zero: for these people the prediction does not change."
     for measured, what in ((readings.direct, "direct reading"), (main if info.base != DIRECT else None, "test")):
         overshoot = None if measured is None else measured.overshoot
         far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())
