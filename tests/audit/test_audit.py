@@ -224,7 +224,7 @@ def test_numbers_that_came_as_text_are_named_in_warnings_and_where_a_model_fails
         audited(lambda t: model.predict(t[["age"]].astype(float)), people, **QUICK)
     people = table()
     people.loc[3, "income"] = np.nan
-    with pytest.raises(ModelError, match="NaN.* 'income' lacks values: correct the table, fill the gaps, or leave"):
+    with pytest.raises(ModelError, match=r"NaN.* 'income' lacks values: correct the table, fill the gaps, or leave"):
         audited(model, people, **QUICK, columns=["income"])
 
 

@@ -229,7 +229,8 @@ def find_warnings(
         found.append(f"{what} Each row is judged as a person of its own.")
     elif data.ids is None and inputs.encoding.id_column is not None:
         found.append(f"The table has no column '{inputs.encoding.id_column}' of ids; people are named by their row.")
-    if mistaken := [text for f in data.features if (text := numbers_as_text(f))]:
+    asked = [f for f in data.features if f.name not in options.categorical]
+    if mistaken := [text for f in asked if (text := numbers_as_text(f))]:
         found.append(f"{'; '.join(mistaken)}: read as categories. If these are numbers, correct them.")
     few = data[:_ASKED_AGAIN]
     if not bool(empty_blocks(few).any()) and not inputs.target.differentiable:
