@@ -25,6 +25,14 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty data home; the cache is empty too."""
+    monkeypatch.setenv("FAIRFOX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
 def data_home() -> Path:
     """The folder of real data sets that FAIRFOX_DATA names."""
     folder = os.environ.get("FAIRFOX_DATA")

@@ -119,6 +119,14 @@ def seeded(make: Callable[[], nn.Module], *, seed: int = 0) -> nn.Module:
         return make().double().eval()
 
 
+def weighing(net: nn.Module, *values: Any) -> nn.Module:
+    """Return the network with these weights and biases, in the order of its parameters; a number is for all of one."""
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), values, strict=True):
+            parameter.copy_(torch.as_tensor(value))
+    return net.eval()
+
+
 def curved(columns: int = 4) -> TorchModel:
     """Return a smooth network of so many columns, as a model of probabilities."""
     net = seeded(lambda: nn.Sequential(nn.Linear(columns, 8), nn.Tanh(), nn.Linear(8, 1), nn.Sigmoid()))

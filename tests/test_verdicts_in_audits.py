@@ -14,7 +14,7 @@ import torch
 from click.testing import CliRunner, Result
 from populations import by_income, earners
 from scipy.stats import norm
-from support import assert_ended, audited
+from support import audited, ended
 
 from fairfox.cli.main import cli
 from fairfox.errors import OptionError
@@ -68,8 +68,7 @@ def test_a_summary_says_what_summary_json_holds(plain: AuditRecord):
 
 
 def test_the_terminal_says_what_summary_json_holds(folder: Path):
-    done = run(folder, "--null", "2", "--fdr", "0.2")
-    assert_ended(done)
+    done = ended(run(folder, "--null", "2", "--fdr", "0.2"))
     fields = json.loads((folder / "out" / "summary.json").read_text())
     printed = " ".join(done.stdout.split())
     for sentence in fields["in_words"]:
@@ -84,8 +83,7 @@ def test_the_terminal_says_what_summary_json_holds(folder: Path):
 
 
 def test_with_a_decision_threshold_the_words_are_of_decisions_and_the_numbers_the_same(folder: Path):
-    done = run(folder, "--decision-threshold", "0.6")
-    assert_ended(done)
+    done = ended(run(folder, "--decision-threshold", "0.6"))
     fields = json.loads((folder / "out" / "summary.json").read_text())
     assert "their decision at the threshold 0.6 would change with sex" in fields["verdict"]["reason"]
     assert "the decision would change over the whole interval" in " ".join(done.stdout.split())

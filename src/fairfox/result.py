@@ -91,8 +91,9 @@ class AuditResult:
     def __repr__(self) -> str:
         record, tally = self.record, self.record.tally
         counts = {"judged": tally.judged, "flagged": tally.flagged, "significant": record.listed}
+        if len(record.findings) > 1:  # whose list of the significant is another one than the verdict's
+            counts = {"judged": tally.judged, "flagged for any variable": tally.flagged}
         numbers = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count is not None)
-        numbers += " for any variable" if len(record.findings) > 1 else ""
         verdict = f"Cannot tell. {self.verdict.reason}" if record.verdict is None else verdict_lines(record)[0]
         lines = [verdict, f"{people(tally.people)}: {numbers} (test {self.test}, delta {self.delta:g})"]
         for group in record.groups[:_MOST_GROUPS]:

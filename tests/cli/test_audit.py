@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
-from tests.support import assert_ended, example_table, refusal_of
+from tests.support import ended, example_table, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
@@ -28,8 +28,7 @@ def assert_refused(done: Result, folder: Path, message: str) -> None:
 
 
 def test_an_audit_prints_the_verdict_and_writes_six_files(folder: Path):
-    done = run(folder, "--protected", "sex", "--refits", "2")
-    assert_ended(done)
+    done = ended(run(folder, "--protected", "sex", "--refits", "2"))
     assert "of 200 people" in done.stdout
     assert "sex=Female" in done.stdout
     assert "Written: " in done.stderr
@@ -70,8 +69,7 @@ def test_the_exit_code_follows_the_verdict(folder: Path, model: str, options: tu
 
 
 def test_people_of_a_sample_keep_their_row_numbers_and_rows(folder: Path):
-    done = run(folder, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0")
-    assert_ended(done)
+    ended(run(folder, "-c", "sex", "--refits", "2", "--sample", "120", "--include-rows", "--delta", "0"))
     scores = pq.read_table(folder / "out/scores.parquet")
     income = load_table(folder / "people.csv")["income"].to_list()
     flagged = [row for row in scores.to_pylist() if row["flagged"]]
@@ -131,8 +129,7 @@ def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers(tmp_p
 
 def test_all_tests_are_compared_on_the_terminal_and_in_the_files(folder: Path):
     (folder / "graph.toml").write_text('[parents]\nincome = ["sex"]\n')
-    done = run(folder, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(folder / "graph.toml"))
-    assert_ended(done)
+    done = ended(run(folder, "-c", "sex", "--refits", "2", "--test", "all", "--graph", str(folder / "graph.toml")))
     assert "Rank correlation with rank" in done.stdout
     fields = json.loads((folder / "out/summary.json").read_text())["comparison"]
     assert fields["agreement"]["rank"]["rank"] == 1
@@ -149,8 +146,7 @@ def test_certificates_are_proved_and_written(folder: Path):
     frame = load_table(folder / "people.csv").to_native().to_pandas()
     tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(frame[["income"]], frame["income"] > 3200)
     (folder / "tree.pkl").write_bytes(pickle.dumps(tree))
-    done = run(folder, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl")
-    assert_ended(done)
+    done = ended(run(folder, "-c", "sex", "--refits", "1", "--trust-model", "--certify", model="tree.pkl"))
     fields = json.loads((folder / "out/summary.json").read_text())
     within, scores = fields["certificates"]["within_delta"], pq.read_table(folder / "out/scores.parquet")
     assert f"For {within} of 200 people no point on the path" in " ".join(done.stdout.split())

@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
 from tests.schemas import assert_valid_summary
-from tests.support import refusal_of
+from tests.support import ended, refusal_of
 from tests.test_compare_audits import DAMAGES, SETTINGS, audited, spoil, write
 
 pytestmark = pytest.mark.brief
@@ -26,8 +26,7 @@ def run(folder: Path, *options: str, models: tuple[str, str] = ("model.py:score"
 
 def test_a_comparison_prints_the_verdict_and_writes_its_files(folder: Path):
     columns = ["--columns", "income, age", "--columns-b", " income"]
-    done = run(folder, "--protected", "sex", "--refits", "2", "--sample", "100", *columns)
-    assert done.exit_code == 0, done.stderr
+    done = ended(run(folder, "--protected", "sex", "--refits", "2", "--sample", "100", *columns), 0)
     assert "Verdict: B is fairer. On the same 100 people" in done.stdout
     assert "Written: " in done.stderr
     fields = assert_valid_summary((folder / "out/summary.json").read_text(), "compare")
@@ -83,8 +82,7 @@ def test_of_two_audits_the_exit_code_says_whether_the_second_is_worse(
 
 
 def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
-    done = run_audits(audits / "first", audits / "second", "--out", audits / "out")
-    assert done.exit_code == 1, done.stderr
+    done = ended(run_audits(audits / "first", audits / "second", "--out", audits / "out"), 1)
     assert done.stderr.startswith(f"Written: {audits / 'out'}")
     names = {"report.html", "report.json", "summary.json", "summary.md", "junit.xml"}
     assert {path.name for path in (audits / "out").iterdir()} == names
@@ -95,8 +93,7 @@ def test_files_of_two_audits_are_written_where_a_folder_is_named(audits: Path):
 def test_a_share_without_an_interval_is_printed_without(tmp_path: Path):
     for times in (1.0, 3.0):
         write(audited(times=times, settings={**SETTINGS, "decision_threshold": 0.5}), tmp_path / f"{times:g}")
-    done = run_audits(tmp_path / "1", tmp_path / "3")
-    assert done.exit_code == 1, done.stderr
+    done = ended(run_audits(tmp_path / "1", tmp_path / "3"), 1)
     assert done.stdout.splitlines()[2] == "Flagged: 60.5 % before, 89.5 % now; a difference of +28.9 points."
 
 

@@ -13,7 +13,7 @@ from fairfox.cli.audit import audit
 from fairfox.cli.config import config_values
 from fairfox.cli.main import cli
 from fairfox.errors import FileError, OptionError
-from tests.support import assert_ended, refusal_of
+from tests.support import ended, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
@@ -44,7 +44,7 @@ def run(*arguments: object) -> Result:
 
 def test_owner_and_reason_are_recorded_and_the_hash_of_the_file_is_in_every_output(folder: Path):
     file = configured(folder, CONFIG + 'owner = "Lending"\nreason = "Five points change the price <b>."\n')
-    assert_ended(run("--config", file, "--out", folder / "found"))
+    ended(run("--config", file, "--out", folder / "found"))
     digest = sha256(file.read_bytes()).hexdigest()
     for name in ("summary.json", "report.json", "report.html", "junit.xml", "summary.md"):
         assert digest in (folder / "found" / name).read_text(encoding="utf-8"), name
@@ -53,7 +53,7 @@ def test_owner_and_reason_are_recorded_and_the_hash_of_the_file_is_in_every_outp
     assert (settings["owner"], settings["reason"]) == ("Lending", "Five points change the price <b>.")
     page = (folder / "found/report.html").read_text(encoding="utf-8")
     assert "Five points change the price &lt;b&gt;." in page
-    assert_ended(run(folder / "model.py:score", folder / "people.csv", "-c", "sex", "--out", folder / "other"))
+    ended(run(folder / "model.py:score", folder / "people.csv", "-c", "sex", "--out", folder / "other"))
     assert "config_sha256" not in (folder / "other/junit.xml").read_text()
 
 
@@ -70,21 +70,19 @@ def test_owner_and_reason_are_recorded_and_the_hash_of_the_file_is_in_every_outp
 def test_owner_and_reason_are_short_and_printable(folder: Path, text: str, message: str | None):
     done = run("--config", configured(folder, CONFIG + text), "--out", folder / "found")
     if message is None:
-        assert_ended(done)
+        ended(done)
     else:
         assert message in refusal_of(done)
 
 
 def test_an_audit_runs_from_a_file_alone_and_the_command_line_wins(folder: Path, tmp_path: Path):
     file = configured(folder, CONFIG)
-    done = run("--config", file, "--out", folder / "found")
-    assert_ended(done)
+    ended(run("--config", file, "--out", folder / "found"))
     fields = json.loads((folder / "found/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.02, {"sex=Male": 0.5})
     assert (fields["settings"]["refits"], fields["settings"]["max_flagged"]) == (1, {"": 0.9})
     assert fields["settings"]["table"] == str(folder / "people.csv")
-    done = run("--config", file, "--max-flagged", "0.01", "--delta", "0.03", "--out", tmp_path / "other")
-    assert_ended(done)
+    ended(run("--config", file, "--max-flagged", "0.01", "--delta", "0.03", "--out", tmp_path / "other"))
     fields = json.loads((tmp_path / "other/summary.json").read_text())
     assert (fields["delta"], fields["deltas"]) == (0.03, {})
     assert fields["settings"]["max_flagged"] == {"": 0.01}

@@ -9,18 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from servers import Reply, free_address, serving
-from support import refusal_of
+from support import ended, refusal_of
 
 from fairfox.cli.main import cli
 from fairfox.data.catalog import DATASETS
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty data home; the cache is empty too."""
-    monkeypatch.setenv("FAIRFOX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
-    return tmp_path
 
 
 def run(*arguments: str):
@@ -36,8 +28,7 @@ def served(monkeypatch: pytest.MonkeyPatch, root: str, content: bytes = b"rows")
 
 def test_the_list_says_where_each_dataset_is(home: Path):
     (home / "law_data.csv").write_text("")
-    done = run()
-    assert done.exit_code == 0
+    done = ended(run(), 0)
     lines = {line.split("│")[1].strip(): line for line in done.stdout.splitlines() if line.startswith("│")}
     assert list(lines) == list(DATASETS)
     assert "in FAIRFOX_DATA" in lines["law"]
@@ -48,8 +39,7 @@ def test_the_list_says_where_each_dataset_is(home: Path):
 def test_a_dataset_is_fetched_into_the_cache_and_described(home: Path, monkeypatch: pytest.MonkeyPatch):
     with serving(lambda asked: Reply(b"rows")) as server:
         served(monkeypatch, server.root)
-        done = run("german")
-    assert done.exit_code == 0
+        done = ended(run("german"), 0)
     assert done.stdout == f"{home / 'cache' / 'german.data'}\n"
     assert (home / "cache" / "german.data").read_bytes() == b"rows"
     assert "What is wrong with it: sex is part of marital status" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from populations import people
 from servers import Asked, Reply, open_inference, serving
-from support import assert_ended, refusal_of
+from support import ended, refusal_of
 
 from fairfox.cli.main import cli
 
@@ -31,16 +31,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(model: str, *options: str) -> Result:
-    fixed = ["-c", "sex", "--refits", "1", "--out", "out", "--retries", "0"]
+def plain(model: str, *options: str) -> Result:
+    """Run without any option of an endpoint."""
+    fixed = ["-c", "sex", "--refits", "1", "--out", "out"]
     return CliRunner().invoke(cli, ["audit", model, "people.csv", *fixed, *options])
 
 
-def plain(model: str, *options: str) -> Result:
-    """Run without any option of an endpoint."""
-    return CliRunner().invoke(
-        cli, ["audit", model, "people.csv", "-c", "sex", "--refits", "1", "--out", "out", *options]
-    )
+def run(model: str, *options: str) -> Result:
+    return plain(model, "--retries", "0", *options)
 
 
 def refused(done: Result) -> str:
@@ -72,13 +70,12 @@ def test_keys_in_addresses_are_in_no_file_and_are_told_apart(folder: Path, table
     with serving(score) as server:
         url = f"{server.root}/invocations?api_key="
         scored = [table, "-o", "scored", *(["--workers", "1"] if table == "people.parquet" else [])]
-        done = invoke(cli, ["score", "test.fox", f"{url}k3y-one", *scored])
-        assert done.exit_code == 0, done.output
+        ended(invoke(cli, ["score", "test.fox", f"{url}k3y-one", *scored]), 0)
         if table == "people.parquet":
             other = invoke(cli, ["score", "test.fox", f"{url}k3y-two", *scored])
             assert "holds scores with another model" in other.stderr
             assert "k3y" not in other.output
-        assert_ended(run(f"{url}k3y-one"))
+        ended(run(f"{url}k3y-one"))
     assert not [path for path in folder.rglob("*") if path.is_file() and b"k3y" in path.read_bytes()]
     assert "/invocations?***" in (folder / "out/summary.json").read_text()  # in the command
 
@@ -99,10 +96,9 @@ def test_keys_in_addresses_of_tables_are_in_no_error(folder: Path, table: str):
 
 def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
     with serving(score) as server:
-        done = run(f"{server.root}/invocations")
-    assert_ended(done)
+        ended(run(f"{server.root}/invocations"))
     found = json.loads((folder / "out/summary.json").read_text())
-    assert_ended(plain("model.py:score"))
+    ended(plain("model.py:score"))
     expected = json.loads((folder / "out/summary.json").read_text())
     assert found["share_flagged"] == expected["share_flagged"]
     for ours, theirs in zip(*(fields["variables"][0]["groups"] for fields in (found, expected)), strict=True):
@@ -114,8 +110,7 @@ def test_a_model_behind_a_url_is_audited_like_the_same_code(folder: Path):
 
 def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
     with serving(V2) as server:
-        done = run(f"{server.root}/v2/models/rule/infer")
-    assert_ended(done)
+        ended(run(f"{server.root}/v2/models/rule/infer"))
     assert json.loads((folder / "out/summary.json").read_text())["settings"]["columns"] == ["income", "age"]
 
 
@@ -124,8 +119,7 @@ def test_a_v2_server_is_audited_on_the_columns_it_names(folder: Path):
 
 def test_an_audit_within_its_limit_of_calls_passes(folder: Path):
     with serving(score) as server:
-        done = run(f"{server.root}/invocations", "--batch-rows", "30", "--drop", "job", "--max-calls", "10000")
-    assert_ended(done)
+        ended(run(f"{server.root}/invocations", "--batch-rows", "30", "--drop", "job", "--max-calls", "10000"))
     assert max(len(asked.body["dataframe_split"]["data"]) for asked in server.asked) == 30
 
 
@@ -153,8 +147,7 @@ def test_options_of_an_endpoint_are_refused_for_other_models(folder: Path, optio
 def test_the_credentials_are_sent_and_found_nowhere_else(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MODEL_TOKEN", "Bearer s3cret-t0ken")
     with serving(score) as server:
-        done = run(f"{server.root}/invocations?key=hunter2", "--auth-env", "MODEL_TOKEN")
-    assert_ended(done)
+        done = ended(run(f"{server.root}/invocations?key=hunter2", "--auth-env", "MODEL_TOKEN"))
     assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer s3cret-t0ken"}
     assert {asked.path for asked in server.asked} == {"/invocations?key=hunter2"}
     written = b"".join(path.read_bytes() for path in (folder / "out").iterdir()) + done.output.encode()

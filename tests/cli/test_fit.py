@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
 from fairfox.fairtests.storage import load_test
-from tests.support import refusal_of
+from tests.support import ended, refusal_of
 
 pytestmark = pytest.mark.brief
 
@@ -23,8 +23,7 @@ def run(folder: Path, *options: str) -> Result:
 
 
 def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
-    done = run(folder, "--protected", "sex", "--columns", "income,debt_ratio", "--refits", "2", "--seed", "3")
-    assert done.exit_code == 0, done.stderr
+    done = ended(run(folder, "--protected", "sex", "--columns", "income,debt_ratio", "--refits", "2", "--seed", "3"), 0)
     assert "rank was fitted on 200 people, protected: sex." in done.stdout
     assert "Models take the columns income, debt_ratio." in done.stdout
     assert done.stderr == f"Written: {folder / 'test.fox'}\n"
@@ -35,8 +34,7 @@ def test_a_fit_writes_one_file_and_says_what_models_take(folder: Path):
 
 def test_settings_of_the_test_are_kept(folder: Path):
     given = ["--test", "move", "--settings", "steps=2", "--label", "approved"]
-    done = run(folder, "--protected", "sex", "--refits", "1", *given)
-    assert done.exit_code == 0, done.stderr
+    ended(run(folder, "--protected", "sex", "--refits", "1", *given), 0)
     test = load_test(folder / "test.fox")
     assert test.options.settings == {"steps": 2}
     assert "approved" not in test.encoding.columns
@@ -46,9 +44,8 @@ def test_given_columns_are_kept_and_refused_with_a_test_that_cannot_hold_them(fo
     given = ["--protected", "sex", "--refits", "1", "--given", "sector, contract"]
     assert run(folder, *given).exit_code == 0
     assert load_test(folder / "test.fox").options.given == ("sector", "contract")
-    refused = run(folder, *given, "--test", "move")
-    assert refused.exit_code == 2
-    assert "move takes no given columns; use rank with given (--given)" in refused.stderr
+    refused = refusal_of(run(folder, *given, "--test", "move"))
+    assert "move takes no given columns; use rank with given (--given)" in refused
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
-from tests.support import assert_ended, fitted_on, refusal_of
+from tests.support import ended, fitted_on, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
@@ -90,7 +90,7 @@ def test_other_commands_write_over_no_input(folder: Path):
 
 
 def test_a_page_or_a_comparison_is_not_written_over_the_audit_it_is_of(folder: Path):
-    assert_ended(audit("scores.parquet", "--out", "a"))
+    ended(audit("scores.parquet", "--out", "a"))
     assert_refused(run("report", "a", "-o", "a/report.json"), "a/report.json' is an input and would be overwritten")
     assert_refused(run("compare", "a", "a", "--out", "a"), "summary.json' is an input and would be overwritten")
 
@@ -131,7 +131,7 @@ def modes(folder: Path) -> set[str]:
 
 
 def test_files_are_as_wide_as_the_umask_allows(folder: Path, umask: None):
-    assert_ended(audit("scores.parquet", "--out", "out"))
+    ended(audit("scores.parquet", "--out", "out"))
     assert (
         run("score", "test.fox", "model.py:predict", "scores.parquet", "-o", "scored", "--workers", "1").exit_code == 0
     )
@@ -141,5 +141,5 @@ def test_files_are_as_wide_as_the_umask_allows(folder: Path, umask: None):
 
 def test_files_are_no_wider_than_their_folder(folder: Path):
     (folder / "out").mkdir(mode=0o750)
-    assert_ended(audit("scores.parquet", "--out", "out"))
+    ended(audit("scores.parquet", "--out", "out"))
     assert modes(folder / "out") == {"640"}

@@ -3,13 +3,12 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
-from tests.support import refusal_of
+from tests.support import ended, refusal_of
 from tests.test_compare_audits import audited, write
 
 
 def test_a_plan_says_how_many_people_and_what_others_would_show():
-    done = CliRunner().invoke(cli, ["plan", "--effect", "0.08", "--limit", "0.05", "--spread", "0.3"])
-    assert done.exit_code == 0, done.stderr
+    done = ended(CliRunner().invoke(cli, ["plan", "--effect", "0.08", "--limit", "0.05", "--spread", "0.3"]), 0)
     lines = done.stdout.splitlines()
     needed = "619 people are needed to detect a mean |effect| of 0.08 above the limit of 0.05 in 80 % of audits."
     assert lines[0] == needed
@@ -20,8 +19,7 @@ def test_a_plan_says_how_many_people_and_what_others_would_show():
 def test_sizes_can_be_asked_for_and_the_pilot_is_a_folder(tmp_path: Path):
     write(audited(), tmp_path / "pilot")
     command = ["plan", str(tmp_path / "pilot"), "--effect", "0.2", "--power", "0.9", "--people", "7", "--people", "70"]
-    done = CliRunner().invoke(cli, command)
-    assert done.exit_code == 0, done.stderr
+    done = ended(CliRunner().invoke(cli, command), 0)
     assert "above the limit of 0.05 in 90 % of audits" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == ["7", "70"]
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairfox.cli.main import cli
-from tests.support import assert_ended
+from tests.support import ended
 
 pytestmark = pytest.mark.brief
 
@@ -84,8 +84,7 @@ def run(folder: Path, command: str, *given: str, models: tuple[str, ...] = ("mod
     files = {"people.csv", "common.csv"}
     options = [str(folder / each) if each in files else each for each in given]
     arguments = [command, *named, *options, "--out", str(folder / "out"), "--refits", "2"]
-    done = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    assert_ended(done)
+    ended(CliRunner().invoke(cli, arguments, catch_exceptions=False))
 
 
 def read(folder: Path, *names: str) -> str:

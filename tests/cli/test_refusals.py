@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairfox.cli.main import cli
-from tests.support import assert_ended, refusal_of
+from tests.support import ended, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
 
@@ -121,5 +121,4 @@ def test_whole_numbers_too_large_for_floats_are_rounded(folder: Path):
     first, *rows = lines_of(folder)
     numbered = [f"{row},{10**17 + i}" for i, row in enumerate(rows)]
     (folder / "large.csv").write_text("\n".join([first + ",account", *numbered]) + "\n")
-    result = run("model.py:score", "large.csv", "--protected", "sex", "--label", "paid", "--refits", "1")
-    assert_ended(result)
+    ended(run("model.py:score", "large.csv", "--protected", "sex", "--label", "paid", "--refits", "1"))

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from fairfox.cli.main import cli
 from fairfox.report.files import write_outputs
 from tests.report.helpers import named_audit
-from tests.support import refusal_of
+from tests.support import ended, refusal_of
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,14 @@ def test_the_page_is_made_again_where_it_was(folder: Path):
     page = folder / "first/report.html"
     before = page.read_text("utf-8")
     page.unlink()
-    done = run(folder, "first")
-    assert done.exit_code == 0, done.stderr
+    done = ended(run(folder, "first"), 0)
     assert done.stderr == f"Written: {page}\n"
     assert page.read_text("utf-8") == before
 
 
 def test_the_page_goes_where_it_is_sent_and_the_old_one_stays(folder: Path, tmp_path: Path):
     before = (folder / "second/report.html").stat().st_mtime_ns
-    done = run(folder, "second", "-o", str(tmp_path / "new/page.html"))
-    assert done.exit_code == 0, done.stderr
+    ended(run(folder, "second", "-o", str(tmp_path / "new/page.html")), 0)
     assert (tmp_path / "new/page.html").read_bytes() == (folder / "second/report.html").read_bytes()
     assert (folder / "second/report.html").stat().st_mtime_ns == before
 
@@ -44,8 +42,7 @@ def test_the_page_goes_where_it_is_sent_and_the_old_one_stays(folder: Path, tmp_
 def test_the_page_of_two_audits_is_made_again(folder: Path, tmp_path: Path):
     named = [str(folder / "first"), str(folder / "second"), "--out", str(tmp_path / "two")]
     assert CliRunner().invoke(cli, ["compare", *named]).exit_code == 1
-    again = run(folder, str(tmp_path / "two"), "-o", str(tmp_path / "again.html"))
-    assert again.exit_code == 0, again.stderr
+    ended(run(folder, str(tmp_path / "two"), "-o", str(tmp_path / "again.html")), 0)
     assert (tmp_path / "again.html").read_bytes() == (tmp_path / "two/report.html").read_bytes()
 
 

@@ -13,15 +13,10 @@ from fairfox.benchmark.worlds import LENDING
 from fairfox.cli.main import cli
 from fairfox.fairtests.storage import save_test
 from tests.schemas import assert_valid_summary
-from tests.support import fitted_on, refusal_of
+from tests.streaming.world import COLUMNS, MODEL
+from tests.support import ended, fitted_on, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
-
-COLUMNS = ["income", "debt_ratio"]
-MODEL = """
-def predict(table):
-    return 1 / (1 + 2.72 ** (3 - table["income"] / 10_000))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +44,12 @@ def run(
 
 
 def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
-    done = run(folder, tmp_path / "out")
-    assert done.exit_code == 0, done.stderr
+    done = ended(run(folder, tmp_path / "out"), 0)
     assert "fairfox audit of 100 people for sex, test rank" in done.stdout
     assert "of 100 people" in done.stdout
     given = [str(folder / "model.py:predict"), str(folder / "new.csv"), "-c", "sex", "--columns", ",".join(COLUMNS)]
-    beside = CliRunner().invoke(cli, ["audit", *given, "--refits", "2", "--out", str(tmp_path / "audit")])
-    assert beside.exit_code == 3, beside.stderr  # the gap of 100 people is left unexplained
+    audit = ["audit", *given, "--refits", "2", "--out", str(tmp_path / "audit")]
+    ended(CliRunner().invoke(cli, audit), 3)  # the gap of 100 people is left unexplained
     found, audited = (pq.read_table(tmp_path / name / "scores.parquet") for name in ("out", "audit"))
     assert found.schema == audited.schema
     written = [{path.name for path in (tmp_path / name).iterdir()} for name in ("out", "audit")]
@@ -63,8 +57,7 @@ def test_scores_have_the_columns_of_an_audit(folder: Path, tmp_path: Path):
 
 
 def test_the_summary_counts_what_the_scores_show(folder: Path, tmp_path: Path):
-    done = run(folder, tmp_path, "--delta", "0.02")
-    assert done.exit_code == 0, done.stderr
+    done = ended(run(folder, tmp_path, "--delta", "0.02"), 0)
     fields = assert_valid_summary((tmp_path / "summary.json").read_text())
     scores = pq.read_table(tmp_path / "scores.parquet")
     assert fields["delta"] == 0.02
@@ -79,8 +72,7 @@ def test_a_model_file_that_can_run_code_needs_trust(folder: Path, tmp_path: Path
     model = LogisticRegression(max_iter=1000).fit(frame[COLUMNS], frame["approved"])
     (folder / "model.pkl").write_bytes(pickle.dumps(model))
     assert "--trust-model" in refusal_of(run(folder, tmp_path / "out", model="model.pkl"))
-    done = run(folder, tmp_path / "out", "--trust-model", "--output", "logit", model="model.pkl")
-    assert done.exit_code == 0, done.stderr
+    ended(run(folder, tmp_path / "out", "--trust-model", "--output", "logit", model="model.pkl"), 0)
     assert "(logit)" in json.loads((tmp_path / "out/summary.json").read_text())["unit"]
 
 
@@ -130,16 +122,14 @@ def test_a_model_of_other_columns_is_refused_with_what_to_fit_anew(folder: Path,
 
 def test_one_person_is_scored(folder: Path, tmp_path: Path):
     pyarrow.csv.write_csv(LENDING.sample(1, seed=1).table, folder / "one.csv")
-    done = run(folder, tmp_path / "out", "--delta", "0", table="one.csv")
-    assert done.exit_code == 0, done.stderr
+    ended(run(folder, tmp_path / "out", "--delta", "0", table="one.csv"), 0)
     assert len(pq.read_table(tmp_path / "out/scores.parquet")) == 1
 
 
 def test_compare_and_plan_take_its_output(folder: Path, tmp_path: Path):
     assert run(folder, tmp_path / "out").exit_code == 0
     for command in (["compare", str(tmp_path / "out"), str(tmp_path / "out")], ["plan", str(tmp_path / "out")]):
-        done = CliRunner().invoke(cli, command)
-        assert done.exit_code == 0, done.stderr
+        ended(CliRunner().invoke(cli, command), 0)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from populations import people
+from populations import people, weighing
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -61,10 +61,7 @@ def same_rule(model: object, **fields: Any) -> Kind:
 
 def module() -> nn.Module:
     weights, bias = rule()
-    layer = nn.Linear(3, 1).requires_grad_(False)
-    layer.weight.copy_(torch.tensor(weights[None]))
-    layer.bias.fill_(bias)
-    return nn.Sequential(layer, nn.Sigmoid()).eval()
+    return weighing(nn.Sequential(nn.Linear(3, 1), nn.Sigmoid()).requires_grad_(False), weights[None], bias)
 
 
 def on_tensors(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from contracts.kinds import GRANTED, PEOPLE, Kind, every_kind, module, on_tables, pipeline
+from populations import weighing
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -138,9 +139,7 @@ def encoded_module() -> nn.Module:
     """Return the same rule on fairfox's own encoding, whose columns are the Pipeline's."""
     weights = mixed()[1][-1]
     layer = nn.Linear(weights.coef_.shape[1], 1).requires_grad_(False)
-    layer.weight.copy_(torch.tensor(weights.coef_))
-    layer.bias.fill_(float(weights.intercept_[0]))
-    return layer.eval()
+    return weighing(layer, weights.coef_, weights.intercept_)
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -156,13 +155,11 @@ def test_a_linear_rule_over_categories_is_scored_alike_on_its_logit(test: str):
 @pytest.mark.parametrize("test", TESTS)
 def test_codes_in_a_matrix_are_scored_like_codes_in_a_table(test: str):
     table = mixed()[0][["sex", "income", "code"]]
-    layer = nn.Linear(2, 1).requires_grad_(False)
-    layer.weight.copy_(torch.tensor([[1e-3, -0.2]]))
-    layer.bias.fill_(-2.0)
+    layer = weighing(nn.Linear(2, 1).requires_grad_(False), [[1e-3, -0.2]], -2.0)
 
     def value(t: pd.DataFrame) -> pd.Series:
         return 1e-3 * t["income"] - 0.2 * t["code"] - 2.0
 
     expected = scores(value, table, test, returns="logit", output="logit")
-    found = scores(layer.eval(), table, test, returns="logit", output="logit")
+    found = scores(layer, table, test, returns="logit", output="logit")
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)

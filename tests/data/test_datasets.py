@@ -48,14 +48,6 @@ from fairfox.errors import ColumnError, DataError, FairfoxError, FileError, Opti
 REAL = ("adult", "bank", "chicago", "compas", "german", "law")
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty data home; the cache is empty too."""
-    monkeypatch.setenv("FAIRFOX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FAIRFOX_DATA", str(tmp_path))
-    return tmp_path
-
-
 def serve(monkeypatch: pytest.MonkeyPatch, name: str, root: str, *contents: bytes) -> None:
     """Let the files of a dataset come from a server on this machine: /0, /1 and so on."""
     files = [

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from populations import Function, seeded
+from populations import Function, seeded, weighing
 from torch import nn
 
 from fairfox.auxiliary.model import AuxiliaryMember
@@ -30,10 +30,7 @@ def network(outputs=1, *, activation=nn.ReLU, dtype=torch.float32) -> nn.Sequent
 
 
 def test_features_that_hold_a_unit_still_together_each_have_their_part():
-    net = nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
-    with torch.no_grad():
-        for parameter, value in zip(net.parameters(), ([[1.0, -1.0]], [1.0], [[1.0]], [0.0]), strict=True):
-            parameter.copy_(torch.tensor(value))
+    net = weighing(nn.Sequential(nn.Linear(2, 1), nn.ReLU(), nn.Linear(1, 1)), [[1.0, -1.0]], 1.0, 1.0, 0.0)
     # relu(a - b + 1) is active on the whole way from 0: the gradient is (1, -1) there, and the parts sum to 0
     found = integrated_jacobian(TorchModel(net), torch.tensor([[1.0, 1.0], [0.5, 0.25]]), baseline=torch.zeros(2))
     assert found[:, 0].tolist() == [[1.0, -1.0], [0.5, -0.25]]
@@ -131,13 +128,8 @@ def test_secant_slopes_sum_to_the_difference_exactly_however_few_they_are(name, 
 
 
 def test_one_hidden_layer_is_integrated_exactly_in_one_interval_by_hand():
-    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1)).eval()
-    with torch.no_grad():
-        net[0].weight.copy_(torch.eye(2))
-        net[0].bias.copy_(torch.tensor([-1.0, -3.0]))
-        net[2].weight.copy_(torch.tensor([[2.0, 10.0]]))
-        net[2].bias.zero_()
-    model = TorchModel(net)
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+    model = TorchModel(weighing(net, torch.eye(2), [-1.0, -3.0], [[2.0, 10.0]], 0.0))
     assert choose_path(model, torch.zeros(2)).nodes == (0.0, 1.0)
     found = integrated_jacobian(model, torch.tensor([[4.0, 4.0]]), baseline=torch.zeros(2))
     # the first unit is active on 3/4 of the way, the second on 1/4: 4 * 2 * 3/4 and 4 * 10 * 1/4
@@ -154,10 +146,7 @@ def test_the_chosen_path_keeps_its_error(activation):
 
 def rectifier():
     """Return y = 2 relu(x - 1) as a plain network."""
-    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
-    with torch.no_grad():
-        for parameter, value in zip(net.parameters(), (1.0, -1.0, 2.0, 0.0), strict=True):
-            parameter.fill_(value)
+    net = weighing(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)), 1.0, -1.0, 2.0, 0.0)
     return relu_network(TorchModel(net), 1)
 
 

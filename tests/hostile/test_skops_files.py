@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import zipfile
@@ -167,32 +168,25 @@ def changed(model: Any, change: Callable[[Any], None]) -> None:
     skops_io.dump(model, "model.skops")
 
 
-def forest(field: str, wrong: int) -> Callable[[], None]:
-    def write() -> None:
-        tree = RandomForestClassifier(3, max_depth=3, random_state=0).fit(NUMBERS, GRANTED)
-        state = tree.estimators_[2].tree_.__getstate__()
-        state["nodes"][field][0] = wrong
-        tree.estimators_[2].tree_.__setstate__(state)
-        skops_io.dump(tree, "model.skops")
-
-    return write
+def forest(field: str, wrong: int) -> None:
+    tree = RandomForestClassifier(3, max_depth=3, random_state=0).fit(NUMBERS, GRANTED)
+    state = tree.estimators_[2].tree_.__getstate__()
+    state["nodes"][field][0] = wrong
+    tree.estimators_[2].tree_.__setstate__(state)
+    skops_io.dump(tree, "model.skops")
 
 
-def rewritten(change: Callable[[Node], None]) -> Callable[[], None]:
+def rewritten(change: Callable[[Node], None]) -> None:
     """Write a forest in whose schema something was changed."""
-
-    def write() -> None:
-        skops_io.dump(RandomForestClassifier(1, max_depth=2, random_state=0).fit(NUMBERS, GRANTED), "whole.skops")
-        with zipfile.ZipFile("whole.skops") as old, zipfile.ZipFile("model.skops", "w") as new:
-            for name in old.namelist():
-                content = old.read(name)
-                if name == "schema.json":
-                    schema = json.loads(content)
-                    change(schema)
-                    content = json.dumps(schema).encode()
-                new.writestr(name, content)
-
-    return write
+    skops_io.dump(RandomForestClassifier(1, max_depth=2, random_state=0).fit(NUMBERS, GRANTED), "whole.skops")
+    with zipfile.ZipFile("whole.skops") as old, zipfile.ZipFile("model.skops", "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "schema.json":
+                schema = json.loads(content)
+                change(schema)
+                content = json.dumps(schema).encode()
+            new.writestr(name, content)
 
 
 def trees_of(schema: Any) -> list[Node]:
@@ -217,14 +211,14 @@ def wide_stages(model: Any) -> None:
     model.estimators_ = np.concatenate([model.estimators_] * 5, axis=1)
 
 
-def hist(field: str, wrong: int) -> Callable[[], None]:
+def hist(field: str, wrong: int) -> None:
     def change(model: Any) -> None:
         nodes = model._predictors[1][0].nodes.copy()
         nodes[field][0] = wrong
         model._predictors[1][0].nodes = nodes
 
     options = {"max_iter": 3, "max_leaf_nodes": 4}
-    return lambda: changed(HistGradientBoostingClassifier(**options).fit(NUMBERS, GRANTED), change)
+    changed(HistGradientBoostingClassifier(**options).fit(NUMBERS, GRANTED), change)
 
 
 def short_coefficients(model: Any) -> None:
@@ -261,19 +255,19 @@ def many_brackets() -> None:
 
 
 ARRAYS: dict[str, Callable[[], None]] = {
-    "a child that is not there": forest("left_child", 10**9),
-    "a circle": forest("right_child", 0),
-    "a negative child": forest("right_child", -5),
-    "a feature that is not there": forest("feature", 10**9),
-    "more outputs than classes": rewritten(many_outputs),
+    "a child that is not there": functools.partial(forest, "left_child", 10**9),
+    "a circle": functools.partial(forest, "right_child", 0),
+    "a negative child": functools.partial(forest, "right_child", -5),
+    "a feature that is not there": functools.partial(forest, "feature", 10**9),
+    "more outputs than classes": functools.partial(rewritten, many_outputs),
     "a tree of more features": lambda: changed(RandomForestClassifier(3).fit(NUMBERS, GRANTED), narrow_tree),
     "more trees than outputs": lambda: changed(
         GradientBoostingClassifier(n_estimators=2).fit(NUMBERS, GRANTED), wide_stages
     ),
-    "a leaf of a histogram's tree that is not there": hist("left", 10**9),
-    "a circle in a histogram's tree": hist("left", 0),
-    "a feature of a histogram's tree that is not there": hist("feature_idx", 10**9),
-    "categories that no column has": hist("is_categorical", 1),
+    "a leaf of a histogram's tree that is not there": functools.partial(hist, "left", 10**9),
+    "a circle in a histogram's tree": functools.partial(hist, "left", 0),
+    "a feature of a histogram's tree that is not there": functools.partial(hist, "feature_idx", 10**9),
+    "categories that no column has": functools.partial(hist, "is_categorical", 1),
     "too few coefficients": lambda: changed(SVC().fit(NUMBERS, GRANTED), short_coefficients),
     "too few columns": lambda: changed(
         make_pipeline(OneHotEncoder(), LogisticRegression()).fit(NUMBERS[:50].round(-3), GRANTED[:50]), wrong_columns

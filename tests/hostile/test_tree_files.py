@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,42 +38,35 @@ def lightgbm_text(**options: Any) -> str:
     return re.sub(r"^tree_sizes=.*\n", "", text, flags=re.MULTILINE)  # trees are found by their lines then
 
 
-def changed(name: str, wrong: str, *, node: int = -1, **options: Any) -> Callable[[], str]:
+def changed(name: str, wrong: str, *, node: int = -1, **options: Any) -> str:
     """Write a model whose last tree has another value of one node on one of its lines."""
-
-    def write() -> str:
-        text = lightgbm_text(**options)
-        found = [*re.finditer(rf"^{name}=(.*)$", text, re.MULTILINE)][-1]
-        values = found[1].split()
-        values[node] = wrong
-        Path("model.txt").write_text(text[: found.start(1)] + " ".join(values) + text[found.end(1) :])
-        return "model.txt"
-
-    return write
+    text = lightgbm_text(**options)
+    found = [*re.finditer(rf"^{name}=(.*)$", text, re.MULTILINE)][-1]
+    values = found[1].split()
+    values[node] = wrong
+    Path("model.txt").write_text(text[: found.start(1)] + " ".join(values) + text[found.end(1) :])
+    return "model.txt"
 
 
-def replaced(old: str, new: str, **options: Any) -> Callable[[], str]:
-    def write() -> str:
-        text = lightgbm_text(**options)
-        assert re.search(old, text, re.MULTILINE)
-        Path("model.txt").write_text(re.sub(old, new, text, flags=re.MULTILINE))
-        return "model.txt"
-
-    return write
+def replaced(old: str, new: str, **options: Any) -> str:
+    text = lightgbm_text(**options)
+    assert re.search(old, text, re.MULTILINE)
+    Path("model.txt").write_text(re.sub(old, new, text, flags=re.MULTILINE))
+    return "model.txt"
 
 
 LIGHTGBM = {
-    "a child that is not there": changed("left_child", "70000"),
-    "a leaf that is not there": changed("right_child", "-70000"),
-    "a circle": changed("left_child", "1", node=1),  # that only few people get to
-    "a feature that is not there": changed("split_feature", "99999"),
-    "a negative feature": changed("split_feature", "-99999"),
-    "categories that are not there": changed("decision_type", "1"),
-    "options without values": replaced(r"^\[(\w+): .*\]$", r"[\1 5]"),
-    "fewer leaves than it says": replaced(r"^num_leaves=\d+$", "num_leaves=9999"),
-    "a linear leaf of features that are not there": changed("leaf_features", "99999", linear_tree=True),
-    "more classes than trees": replaced(r"^objective=.*$", "objective=multiclass num_class:5000"),
-    "more trees in a round than outputs": replaced(r"^num_tree_per_iteration=1$", "num_tree_per_iteration=1000000"),
+    "a child that is not there": partial(changed, "left_child", "70000"),
+    "a leaf that is not there": partial(changed, "right_child", "-70000"),
+    "a circle": partial(changed, "left_child", "1", node=1),  # that only few people get to
+    "a feature that is not there": partial(changed, "split_feature", "99999"),
+    "a negative feature": partial(changed, "split_feature", "-99999"),
+    "categories that are not there": partial(changed, "decision_type", "1"),
+    "options without values": partial(replaced, r"^\[(\w+): .*\]$", r"[\1 5]"),
+    "fewer leaves than it says": partial(replaced, r"^num_leaves=\d+$", "num_leaves=9999"),
+    "a linear leaf of features that are not there": partial(changed, "leaf_features", "99999", linear_tree=True),
+    "more classes than trees": partial(replaced, r"^objective=.*$", "objective=multiclass num_class:5000"),
+    "more trees in a round than outputs": partial(replaced, r"^(num_tree_per_iteration)=1$", r"\1=1000000"),
 }
 
 
@@ -103,17 +97,18 @@ def ubjson(value: Any) -> bytes:
     return b"L" + int(value).to_bytes(8, "big", signed=True)
 
 
-def xgboost_tree(change: Callable[[dict[str, Any]], None], name: str = "model.json") -> Callable[[], str]:
-    """Write a model whose last tree was changed, as JSON or UBJSON by the end of the name."""
+def xgboost_booster(change: Callable[[dict[str, Any]], None], name: str = "model.json", **options: Any) -> str:
+    """Write a model that was changed, as JSON or UBJSON by the end of the name."""
+    model = xgboost_model(**options)
+    change(model["learner"]["gradient_booster"]["model"])
+    content = json.dumps(model).encode() if name.endswith("json") else ubjson(model)
+    Path(name).write_bytes(content)
+    return name
 
-    def write() -> str:
-        model = xgboost_model()
-        change(model["learner"]["gradient_booster"]["model"]["trees"][-1])
-        content = json.dumps(model).encode() if name.endswith("json") else ubjson(model)
-        Path(name).write_bytes(content)
-        return name
 
-    return write
+def xgboost_tree(change: Callable[[dict[str, Any]], None], name: str = "model.json") -> str:
+    """Write a model whose last tree was changed."""
+    return xgboost_booster(lambda booster: change(booster["trees"][-1]), name)
 
 
 def inner(tree: dict[str, Any]) -> int:
@@ -143,46 +138,33 @@ def short_array(tree: dict[str, Any]) -> None:
     tree["split_conditions"] = tree["split_conditions"][:1]
 
 
-def xgboost_booster(change: Callable[[dict[str, Any]], None], **options: Any) -> Callable[[], str]:
-    def write() -> str:
-        model = xgboost_model(**options)
-        change(model["learner"]["gradient_booster"]["model"])
-        Path("model.json").write_text(json.dumps(model))
-        return "model.json"
-
-    return write
-
-
 XGBOOST = {
-    "a child that is not there": xgboost_tree(missing_child),
-    "a circle": xgboost_tree(circle_in),
-    "a feature that is not there": xgboost_tree(missing_feature),
-    "categories that are not there": xgboost_tree(missing_categories),
-    "an array that is too short": xgboost_tree(short_array),
-    "a group that is not there": xgboost_booster(put(99_999, "tree_info", -1)),
-    "rounds that are not there": xgboost_booster(put(99_999, "iteration_indptr", -1)),
-    "too few weights": xgboost_booster(put([1.0], "weights"), booster="gblinear"),
-    "a child that is not there, in UBJSON": xgboost_tree(missing_child, "model.ubj"),
-    "a circle, in UBJSON": xgboost_tree(circle_in, "model.ubj"),
-    "a feature that is not there, in UBJSON": xgboost_tree(missing_feature, "model.ubj"),
+    "a child that is not there": partial(xgboost_tree, missing_child),
+    "a circle": partial(xgboost_tree, circle_in),
+    "a feature that is not there": partial(xgboost_tree, missing_feature),
+    "categories that are not there": partial(xgboost_tree, missing_categories),
+    "an array that is too short": partial(xgboost_tree, short_array),
+    "a group that is not there": partial(xgboost_booster, put(99_999, "tree_info", -1)),
+    "rounds that are not there": partial(xgboost_booster, put(99_999, "iteration_indptr", -1)),
+    "too few weights": partial(xgboost_booster, put([1.0], "weights"), booster="gblinear"),
+    "a child that is not there, in UBJSON": partial(xgboost_tree, missing_child, "model.ubj"),
+    "a circle, in UBJSON": partial(xgboost_tree, circle_in, "model.ubj"),
+    "a feature that is not there, in UBJSON": partial(xgboost_tree, missing_feature, "model.ubj"),
 }
 
 
 # --- CatBoost ------------------------------------------------------------------------------------------------------
 
 
-def catboost_json(change: Callable[[dict[str, Any]], None], **options: Any) -> Callable[[], str]:
-    def write() -> str:
-        cb = pytest.importorskip("catboost")
-        options_ = {"iterations": 3, "depth": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
-        model = cb.CatBoostClassifier(**options_, **options).fit(NUMBERS, GRANTED)
-        model.save_model("model.json", format="json")
-        content = json.loads(Path("model.json").read_text())
-        change(content)
-        Path("model.json").write_text(json.dumps(content))
-        return "model.json"
-
-    return write
+def catboost_json(change: Callable[[dict[str, Any]], None], **options: Any) -> str:
+    cb = pytest.importorskip("catboost")
+    options_ = {"iterations": 3, "depth": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
+    model = cb.CatBoostClassifier(**options_, **options).fit(NUMBERS, GRANTED)
+    model.save_model("model.json", format="json")
+    content = json.loads(Path("model.json").read_text())
+    change(content)
+    Path("model.json").write_text(json.dumps(content))
+    return "model.json"
 
 
 def deep_tree(model: dict[str, Any]) -> None:
@@ -204,35 +186,31 @@ def wrong_offsets() -> str:
 
 CATBOOST = {
     "offsets that lead nowhere": wrong_offsets,
-    "too few leaves": catboost_json(put([0.1], "oblivious_trees", -1, "leaf_values")),
-    "a split that is not there": catboost_json(put(99_999, "oblivious_trees", -1, "splits", 0, "split_index")),
-    "four billion leaves": catboost_json(deep_tree),
-    "half a node": catboost_json(half_a_node, grow_policy="Lossguide"),
+    "too few leaves": partial(catboost_json, put([0.1], "oblivious_trees", -1, "leaf_values")),
+    "a split that is not there": partial(catboost_json, put(99_999, "oblivious_trees", -1, "splits", 0, "split_index")),
+    "four billion leaves": partial(catboost_json, deep_tree),
+    "half a node": partial(catboost_json, half_a_node, grow_policy="Lossguide"),
 }
 
 
 # --- ONNX ----------------------------------------------------------------------------------------------------------
 
 
-def onnx_graph(make: Callable[[Any], tuple[list[Any], list[Any]]]) -> Callable[[], str]:
+def onnx_graph(make: Callable[[Any], tuple[list[Any], list[Any]]]) -> str:
     """Write a graph from three numbers to y, of nodes and constants."""
-
-    def write() -> str:
-        onnx = pytest.importorskip("onnx")
-        pytest.importorskip("onnxruntime")
-        of, number = onnx.helper, onnx.TensorProto.FLOAT
-        nodes, constants = make(onnx)
-        shape = [of.make_tensor_value_info(name, number, [None, None]) for name in "xy"]
-        shape[0] = of.make_tensor_value_info("x", number, [None, 3])
-        graph = of.make_graph(nodes, "evil", shape[:1], shape[1:], constants)
-        sets = [of.make_opsetid("", 17), of.make_opsetid("ai.onnx.ml", 3)]
-        Path("model.onnx").write_bytes(of.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString())
-        return "model.onnx"
-
-    return write
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    of, number = onnx.helper, onnx.TensorProto.FLOAT
+    nodes, constants = make(onnx)
+    shape = [of.make_tensor_value_info(name, number, [None, None]) for name in "xy"]
+    shape[0] = of.make_tensor_value_info("x", number, [None, 3])
+    graph = of.make_graph(nodes, "evil", shape[:1], shape[1:], constants)
+    sets = [of.make_opsetid("", 17), of.make_opsetid("ai.onnx.ml", 3)]
+    Path("model.onnx").write_bytes(of.make_model(graph, opset_imports=sets, ir_version=9).SerializeToString())
+    return "model.onnx"
 
 
-def tree(**wrong: Any) -> Callable[[], str]:
+def tree(**wrong: Any) -> str:
     right = {
         "n_targets": 1,
         "nodes_treeids": [0, 0, 0],
@@ -275,14 +253,14 @@ def expanded(onnx: Any) -> tuple[list[Any], list[Any]]:
 
 
 ONNX = {
-    "a circle": tree(nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"], nodes_truenodeids=[1, 0, 0]),
-    "a child that is not there": tree(nodes_falsenodeids=[200, 0, 0]),
-    "a feature that is not there": tree(nodes_featureids=[10**6, 0, 0]),
-    "a negative feature": tree(nodes_featureids=[-(10**6), 0, 0]),
-    "a target that is not there": tree(target_ids=[0, 10**6]),
-    "an array that is too short": tree(nodes_values=[0.5]),
-    "forty gigabytes": onnx_graph(filled),
-    "three gigabytes for a person": onnx_graph(expanded),
+    "a circle": partial(tree, nodes_modes=["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"], nodes_truenodeids=[1, 0, 0]),
+    "a child that is not there": partial(tree, nodes_falsenodeids=[200, 0, 0]),
+    "a feature that is not there": partial(tree, nodes_featureids=[10**6, 0, 0]),
+    "a negative feature": partial(tree, nodes_featureids=[-(10**6), 0, 0]),
+    "a target that is not there": partial(tree, target_ids=[0, 10**6]),
+    "an array that is too short": partial(tree, nodes_values=[0.5]),
+    "forty gigabytes": partial(onnx_graph, filled),
+    "three gigabytes for a person": partial(onnx_graph, expanded),
 }
 FILES = {"LightGBM": LIGHTGBM, "XGBoost": XGBOOST, "CatBoost": CATBOOST, "ONNX": ONNX}
 

@@ -78,13 +78,14 @@ def test_words_mean_what_the_audit_counts():
     turned = judged(example_result(settings={**example_result().settings, "decision_threshold": 0.5}))
     assert meanings(turned)["flagged"] == "the decision would change"
     assert meanings(turned)["confident"] == "the decision would change over the whole interval"
-    assert meanings(many_result())["flagged"] == "|effect| > the delta of their group"
+    assert meanings(many_result())["flagged"] == "|effect| > the delta of their group, for any variable"
     of_group = judged(example_result(), variable="sex=Female")
     assert meanings(of_group)["significant"] == "sex=Female, false discovery rate: 10 %"
     curve = (Point(0.9, 0.1, 0.1, 0.1, 0.0, 0.0),)
     several = replace(judged(many_result()), significant=torch.arange(200) < 25)
-    assert count_lines(several)[0] == "Significant: 25 (for any variable, false discovery rate: 10 %)."  # not sex's 19
-    assert " flagged, 25 significant for any variable (test rank, " in repr(AuditResult(several))
+    assert count_lines(several)[0] == "Significant: 19 (sex, false discovery rate: 10 %)."
+    assert count_lines(several)[1].endswith("(|effect| > the delta of their group, for any variable).")
+    assert " flagged for any variable (test rank, " in repr(AuditResult(several))
     carried = judged(example_result(settings={"persistence": 0.9, "fdr": 0.05}), curve=curve)
     assert meanings(carried)["confident"] == "whole interval beyond 5 points, at persistence 0.9"
     assert meanings(carried)["significant"] == "false discovery rate: 5 %, at persistence 1"

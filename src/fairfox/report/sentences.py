@@ -167,14 +167,16 @@ def meanings(result: AuditRecord) -> dict[str, str]:
     rate = f"false discovery rate: {100 * result.settings.get('fdr', 0.1):.3g} %"
     rate += ", at persistence 1" if carried_words(result) else ""
     if verdict is not None and (verdict.variable,) != result.variables:
-        rate = f"{verdict.variable if len(result.findings) == 1 else 'for any variable'}, {rate}"
+        rate = f"{verdict.variable}, {rate}"
+    if len(result.findings) > 1:
+        flagged, confident = f"{flagged}, for any variable", f"{confident} for any variable"
     return {"significant": rate, "flagged": flagged, "confident": f"{confident}{carried_words(result)}"}
 
 
 def counts(result: AuditRecord) -> dict[str, int]:
-    """Return how many people are significant, flagged and confident; of several variables, for any of them."""
+    """Return how many people are significant, which is what the verdict counts, flagged and confident."""
     verdict, tally = result.verdict, result.tally
-    listed = None if verdict is None else result.listed if len(result.findings) > 1 else verdict.significant
+    listed = None if verdict is None else verdict.significant
     each = {"significant": listed, "flagged": tally.flagged, "confident": tally.confident}
     return {word: count for word, count in each.items() if count is not None}
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from populations import weighing
 from torch import nn
 
 BENCH = "bench_engine"
@@ -17,12 +18,7 @@ def test_quick_measures_every_ratio(quick):
 
 
 def test_the_reference_of_integrated_gradients_by_hand(bench):
-    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).eval()
-    with torch.no_grad():
-        net[0].weight.fill_(1.0)
-        net[0].bias.fill_(-1.0)
-        net[2].weight.fill_(3.0)
-        net[2].bias.zero_()
+    net = weighing(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)), 1.0, -1.0, 3.0, 0.0)
     # from 0 to 4 the unit is active on 3/4 of the way: 4 * 3 * 3/4
     found = bench.reference(net, torch.tensor([[4.0]]), torch.zeros(1), 1000)
     assert found.dtype == torch.float64

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from populations import weighing
 
 BENCH = "bench_score"
 
@@ -13,10 +14,7 @@ def test_quick_measures_every_ratio(quick):
 
 
 def test_algorithm_1_by_hand(bench):
-    target, auxiliary = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
-    with torch.no_grad():
-        target.weight.copy_(torch.tensor([[2.0, 1.0]]))
-        target.bias.zero_()
-        auxiliary.weight.copy_(torch.tensor([[3.0, 4.0]]))
+    target = weighing(torch.nn.Linear(2, 1), [[2.0, 1.0]], 0.0)
+    auxiliary = weighing(torch.nn.Linear(2, 1, bias=False), [[3.0, 4.0]])
     # at 0 the sigmoid's slope is 1/4: (0.5, 0.25) . (3, 4) / 25
     assert bench.algorithm_1(target, auxiliary, torch.zeros(2)) == pytest.approx(0.1)

@@ -5,9 +5,13 @@ import json
 BENCH = "run_all"
 
 
+def between(marks, page):
+    return page.read_text(encoding="utf-8").split(marks[0])[1].split(marks[1])[0].strip()
+
+
 def test_pages_show_the_numbers_of_the_results(bench):
     for name, one in bench.benchmarks().items():
-        shown = one.readme.read_text(encoding="utf-8").split(one.marks[0])[1].split(one.marks[1])[0].strip()
+        shown = between(one.marks, one.readme)
         if not one.results.is_file():
             assert shown == "Not measured yet.", name
             continue
@@ -18,7 +22,7 @@ def test_pages_show_the_numbers_of_the_results(bench):
 
 def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
     found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
-    shown = bench.README.read_text(encoding="utf-8").split(bench.MARKS[0])[1].split(bench.MARKS[1])[0].strip()
+    shown = between(bench.MARKS, bench.README)
     assert shown == bench.summary(found)
     for peer in ("captum", "inFairness", "FlipTest", "Algorithm 1 one row at a time"):
         assert peer in shown
@@ -26,9 +30,7 @@ def test_the_page_begins_with_every_ratio_of_the_one_file(bench):
 
 def test_the_page_on_speed_has_the_main_numbers_of_the_one_file(bench):
     found = json.loads(bench.RESULTS.read_text(encoding="utf-8"))
-    shown = (
-        bench.FRONT.read_text(encoding="utf-8").split(bench.FRONT_MARKS[0])[1].split(bench.FRONT_MARKS[1])[0].strip()
-    )
+    shown = between(bench.FRONT_MARKS, bench.FRONT)
     assert shown == bench.headlines(found)
     (workers,) = (r for r in found["bench_stream"]["ratios"] if r["name"] == "workers")
     assert f"{workers['seconds_over']:.0f} s" in shown.splitlines()[0]

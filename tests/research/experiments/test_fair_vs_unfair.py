@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from populations import weighing
 from torch import nn
 
 from fairfox.auxiliary.adversarial import HidingSettings
@@ -139,11 +140,7 @@ def couples():
 
 
 def linear(weights, bias):
-    layer = nn.Linear(len(weights), 1)
-    with torch.no_grad():
-        layer.weight.copy_(torch.tensor([weights]))
-        layer.bias.fill_(bias)
-    return TorchModel(nn.Sequential(layer, nn.Sigmoid()).eval())
+    return TorchModel(weighing(nn.Sequential(nn.Linear(len(weights), 1), nn.Sigmoid()), [weights], bias))
 
 
 def sigmoid(value):
