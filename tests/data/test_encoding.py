@@ -222,6 +222,16 @@ def test_a_device_gets_what_the_processor_gets_gaps_included():
     assert torch.equal(encoding.encode(full, device="cpu:0").x, encoding.encode(full).x)
 
 
+def test_what_is_kept_for_decoding_serves_gradients_also_after_inference_mode():
+    table = load_table(pa.table({"c": ["a", "b"] * 2, "x": [0.25, 1.5, 2.0, 4.0], "y": [0.0, 2.0, 2.0, 4.0]}))
+    encoding = fit_encoding(table, protected="c", columns=["x", "y"], dtype=torch.float64).only(["y"])
+    x = torch.zeros(2, 2, dtype=torch.float64)
+    with torch.inference_mode():
+        encoding.matrix(x)
+    (grad,) = torch.autograd.grad(encoding.matrix(x.requires_grad_()).sum(), x)
+    assert grad[0].tolist() == [0.0, 2**0.5]  # the standard deviation of y: the root of 8 / 4
+
+
 def test_a_column_missing_from_the_second_table_is_named():
     encoding = fitted(load_table(people()))
     with pytest.raises(ColumnError, match="has no column 'debt'"):

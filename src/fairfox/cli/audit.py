@@ -92,7 +92,7 @@ def audit(
             ).record
         paths = files_in(out)
     else:
-        people, rows = sampled(table, sample, seed=chosen.seed, ids=(chosen.id, chosen.on))
+        people, rows = sampled(table, sample, seed=chosen.seed, ids=() if chosen.on else (chosen.id,))
         with progress_bar() as progress:
             result = run_audit(target, people.to_native(), chosen, reference=reference, progress=progress)
         recorded |= {"calls": target.calls} if isinstance(target, Endpoint) else {}

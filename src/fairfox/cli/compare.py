@@ -106,7 +106,7 @@ def _compare_models(
     given = cli.given_options(values)
     if "protected" in given:
         AuditOptions(**given)  # a wrong option is named before any model is loaded
-    people, rows = sampled(table, sample, seed=given["seed"])
+    people, rows = sampled(table, sample, seed=given["seed"], ids=() if given.get("on") else (given.get("id"),))
     if is_url(a) or is_url(b):
         raise OptionError(
             "This command compares model files and your own code; for a model behind a URL, use fairfox.compare in "

@@ -43,7 +43,7 @@ from fairfox.errors import DataError, OptionError
 
 _MANY_NUMBERS = 10  # different numbers, as texts: a column of as many is hardly one of codes
 _FEW_LEVELS = 50  # that many categories are always allowed
-_ROWS = 4096  # that a processor decodes at a time, in its cache
+_ROWS, _ROWS_ON_GPU = 4096, 1 << 16  # that are decoded at a time: of a processor, in its cache
 _FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
 
 
@@ -167,13 +167,12 @@ class Encoding:
         What is missing or unseen is NaN, except under autograd, where it is the mean or 0.
         """
         units = _Units.of(tuple(f for f in self.features if f.kind == "continuous"), x.device)
-        out = torch.cat([units.values(rows) for rows in x.split(max(len(x), 1) if x.is_cuda else _ROWS)])
+        out = torch.cat([units.values(rows) for rows in x.split(_ROWS_ON_GPU if x.is_cuda else _ROWS)])
         if out.shape[1] == len(self.features):
             return out
         columns = iter(out.unbind(1))
-        return torch.stack(
-            [_expected_code(f, x) if f.kind == "categorical" else next(columns) for f in self.features], 1
-        )
+        each = [_expected_code(f, x) if f.kind == "categorical" else next(columns) for f in self.features]
+        return torch.stack(each, dim=1)
 
     def table(self, x: Tensor) -> Any:
         """Return a data frame with the user's columns, units and dtypes (categories: the most probable)."""
@@ -392,14 +391,12 @@ def _send(features: Sequence[Feature], table: Table, x: Tensor) -> set[str]:
     plain = {f: each.to_numpy() for f, each in columns if each.dtype.is_float() and not each.null_count()}
     if not plain:
         return set()
-    single = all(values.dtype == np.float32 for values in plain.values())
-    staged = torch.empty(
-        (len(plain), len(table)), dtype=torch.float32 if single else torch.float64, pin_memory=x.is_cuda
-    )
+    kind = torch.float32 if all(values.dtype == np.float32 for values in plain.values()) else torch.float64
+    staged = torch.empty((len(plain), len(table)), dtype=kind, pin_memory=x.is_cuda)
     np.stack([*plain.values()], out=staged.numpy(), casting="same_kind")
     units, rows = _Units.of(tuple(plain), x.device), staged.to(x.device, non_blocking=True).double()
     x[units.starts] = rows.sub_(units.mean[:, None]).div_(units.scale[:, None])
-    near = (rows.abs() <= _FARTHEST).all(1).tolist()
+    near = (rows.abs_() <= _FARTHEST).all(1).tolist()
     return {f.name for f, is_near in zip(plain, near, strict=True) if is_near}
 
 
@@ -498,14 +495,14 @@ class _Units(NamedTuple):
     @classmethod
     @lru_cache(maxsize=1024)
     def of(cls, features: tuple[Feature, ...], device: torch.device) -> Self:
-        starts = torch.tensor([f.start for f in features], dtype=torch.long)
-        gaps = torch.tensor([n for n, f in enumerate(features) if f.has_missing], dtype=torch.long)
+        starts, gaps = [f.start for f in features], [n for n, f in enumerate(features) if f.has_missing]
         powers = [torch.nan if f.decimals is None else 10.0**f.decimals for f in features]
         numbers = [[f.mean for f in features], [f.scale for f in features], powers]
-        mean, scale, power = torch.tensor(numbers, dtype=torch.float64)
-        rounded, adjacent = not bool(power.isnan().all()), starts.tolist() == [*range(len(starts))]
-        starts, mean, scale, power, gaps = (t.to(device) for t in (starts, mean, scale, power, gaps))
-        return cls(starts, mean, scale, power, rounded, gaps, adjacent)
+        with torch.inference_mode(False):  # they are kept, and must serve gradients later
+            places = [torch.tensor(own, dtype=torch.long, device=device) for own in (starts, gaps)]
+            mean, scale, power = torch.tensor(numbers, dtype=torch.float64, device=device)
+        rounded, adjacent = any(f.decimals is not None for f in features), starts == [*range(len(starts))]
+        return cls(places[0], mean, scale, power, rounded, places[1], adjacent)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the columns (N, C) of x (N, D) in their own units: exactly, or differentiably under autograd."""

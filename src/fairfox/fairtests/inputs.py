@@ -58,11 +58,11 @@ class Inputs:
         test: FittedTest | None = None,
     ) -> Inputs:
         """Return everyone encoded, and the model's predictions for them; `test` is one that was fitted before."""
-        ids = [options.id if test is None else test.encoding.id_column, options.on]
+        ids = () if options.on else (options.id if test is None else test.encoding.id_column,)  # as the other table's
         people = load_table(table, needed=None if test is None else test.encoding.needed, ids=ids)
         matched, fitting = None, None if reference is None else load_table(reference)
         if test is None and options.protected_from is not None and options.on is not None:
-            other = load_table(options.protected_from, ids=ids)
+            other = load_table(options.protected_from)
             people, matched = join_protected(people, other, on=options.on, specs=options.protected)
         described = describe(model, wanted=options.output)
         if test is None:

@@ -266,7 +266,7 @@ def estimate(value: float, draws: Values) -> Estimate:
 
 def standard_error(values: Values, refit_error: float, weights: Values | None = None) -> float:
     """Return the standard error of a weighted mean, without a bootstrap: that of people and that of maps."""
-    if len(values) < 2:
+    if len(values) < 2 or (weights is not None and not weights.any()):
         return math.nan
     w = np.full(len(values), 1 / len(values)) if weights is None else weights / weights.sum()
     apart = values - (w * values).sum()

@@ -279,7 +279,7 @@ class BatchScorer:
         """How many people to score at a time: a GPU is idle with few, and its memory is shared."""
         if self.device == "cpu":
             return BATCH_ROWS
-        fitting = _ON_GPU // (16 * max(self.encoding.width, 1))  # in double precision, and twice in single
+        fitting = _ON_GPU // (24 * max(self.encoding.width, 1))  # twice in double precision, and twice in single
         return max(BATCH_ROWS, min(GPU_ROWS, fitting))
 
     @cached_property

@@ -305,11 +305,16 @@ def read_sample(table: str, size: int, *, seed: int) -> tuple[pa.Table, np.ndarr
     runs, failed = split_tables(find_tables([table]), PART_ROWS)
     if failed:
         raise FileError(next(iter(failed.values())))
+    if not runs:
+        raise DataError(f"The Parquet files in '{table}' have no rows of people; give one row per individual")
     ends = np.cumsum([0, *(run.rows for run in runs)])
     rows = np.sort(np.random.default_rng(seed).choice(ends[-1], min(size, ends[-1]), replace=False))
     parts = np.split(rows, np.searchsorted(rows, ends[1:-1]))
     tables = [_people_at(run, None, own - first) for run, own, first in zip(runs, parts, ends, strict=False)]
-    return pa.concat_tables(tables, promote_options="permissive"), rows
+    try:
+        return pa.concat_tables(tables, promote_options="permissive"), rows
+    except pa.ArrowException as error:  # a number in one file and a text in another
+        raise FileError(f"'{table}': {first_line(error)}") from error
 
 
 def _people_at(groups: RowGroups, columns: Sequence[str] | None, places: np.ndarray) -> pa.Table:

@@ -62,7 +62,9 @@ def totals_of(scores: pa.RecordBatch) -> pa.Table:
     p_values, tables = _p_values(scores["p_value"], weight), []
     for variable in (name[len("group[") : -1] for name in names if name.startswith("group[")):
         group = scores[f"group[{variable}]"]
-        if f"score[{variable}]" not in names:  # its columns are everyone's: people are added up once, by all keys
+        if (
+            f"score[{variable}]" not in names
+        ):  # the only one: its columns are everyone's, who are added up once, by all keys
             people = _grouped(people.append_column("group", group).append_column("towards", scores["towards"]))
             p_values = _grouped(p_values.append_column("group", group))
             own, own_p = people, p_values
