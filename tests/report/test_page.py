@@ -432,7 +432,7 @@ def test_where_decisions_turn_no_count_chart_or_matrix_speaks_of_delta():
     plain = many_result()
     turned = many_result(deltas={}, settings={**plain.settings, "decision_threshold": 0.5})
     notes = [fact["note"] for fact in view(turned)["counts"]]
-    assert "the decision would change over the whole interval" in notes
+    assert "the decision would change over the whole interval, for any variable" in notes
     notes += [f"{figure['alt']} {figure['caption']}" for figure in figures(turned).values()]
     matrix = contrast_matrix(turned, turned.findings[1])
     assert matrix["table"]["marked"] == []

@@ -169,7 +169,7 @@ def meanings(result: AuditRecord) -> dict[str, str]:
     if verdict is not None and (verdict.variable,) != result.variables:
         rate = f"{verdict.variable}, {rate}"
     if len(result.findings) > 1:
-        flagged, confident = f"{flagged}, for any variable", f"{confident} for any variable"
+        flagged, confident = f"{flagged}, for any variable", f"{confident}, for any variable"
     return {"significant": rate, "flagged": flagged, "confident": f"{confident}{carried_words(result)}"}
 
 
