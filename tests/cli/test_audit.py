@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fairfox.cli.audit import sampled
 from fairfox.cli.main import cli
 from fairfox.data.table import load_table
-from fairfox.errors import DataError
+from fairfox.errors import FileError
 from tests.support import ended, example_table, refusal_of
 
 pytestmark = [pytest.mark.brief, pytest.mark.usefixtures("undrawn")]
@@ -128,7 +128,7 @@ def test_a_sample_is_random_seeded_and_keeps_the_order_and_the_row_numbers(tmp_p
     assert sampled(table, 10, seed=2)[1].tolist() != rows.tolist()
     (tmp_path / "none").mkdir()
     pq.write_table(people.slice(0, 0), tmp_path / "none/a.parquet")
-    with pytest.raises(DataError, match="have no rows of people"):
+    with pytest.raises(FileError, match="have no rows of people"):
         sampled(tmp_path / "none", 10, seed=1)
 
 

@@ -490,7 +490,7 @@ class _Units(NamedTuple):
     power: Tensor  # ten to so many decimals, NaN where there are many
     rounded: bool  # whether some have few
     gaps: Tensor  # positions of those with a column that says "missing"
-    adjacent: bool  # whether they are the first C columns of x
+    span: slice | None  # the columns, where they stand side by side
 
     @classmethod
     @lru_cache(maxsize=1024)
@@ -501,8 +501,9 @@ class _Units(NamedTuple):
         with torch.inference_mode(False):  # they are kept, and must serve gradients later
             places = [torch.tensor(own, dtype=torch.long, device=device) for own in (starts, gaps)]
             mean, scale, power = torch.tensor(numbers, dtype=torch.float64, device=device)
-        rounded, adjacent = any(f.decimals is not None for f in features), starts == [*range(len(starts))]
-        return cls(places[0], mean, scale, power, rounded, places[1], adjacent)
+        span = slice(starts[0], starts[0] + len(starts)) if starts else slice(0, 0)
+        rounded, beside = any(f.decimals is not None for f in features), starts == [*range(span.start, span.stop)]
+        return cls(places[0], mean, scale, power, rounded, places[1], span if beside else None)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the columns (N, C) of x (N, D) in their own units: exactly, or differentiably under autograd."""
@@ -522,12 +523,12 @@ class _Units(NamedTuple):
             slack = 4 * torch.finfo(x.dtype).eps * (value.abs() + self.mean.abs())
             value = torch.where((value - near).abs_() <= slack, near, value)
         if len(self.gaps):
-            gone = x.index_select(1, self.starts[self.gaps] + 1) > 0.5
+            gone = x[:, self.starts[self.gaps] + 1] > 0.5
             value.index_copy_(1, self.gaps, value.index_select(1, self.gaps).masked_fill_(gone, torch.nan))
         return value
 
     def _among(self, x: Tensor) -> Tensor:
-        return x if self.adjacent and len(self.starts) == x.shape[1] else x.index_select(1, self.starts)
+        return x[:, self.starts] if self.span is None else x[:, self.span]
 
 
 def continuous_values(f: Feature, x: Tensor) -> Tensor:

@@ -303,10 +303,8 @@ def spread_order(count: int) -> list[int]:
 def read_sample(table: str, size: int, *, seed: int) -> tuple[pa.Table, np.ndarray]:
     """Return people of Parquet files drawn at random, in their order, and their places among all rows."""
     runs, failed = split_tables(find_tables([table]), PART_ROWS)
-    if failed:
-        raise FileError(next(iter(failed.values())))
-    if not runs:
-        raise DataError(f"The Parquet files in '{table}' have no rows of people; give one row per individual")
+    if failed or not runs:
+        raise FileError(next(iter(failed.values()), f"The Parquet files in '{table}' have no rows of people"))
     ends = np.cumsum([0, *(run.rows for run in runs)])
     rows = np.sort(np.random.default_rng(seed).choice(ends[-1], min(size, ends[-1]), replace=False))
     parts = np.split(rows, np.searchsorted(rows, ends[1:-1]))
