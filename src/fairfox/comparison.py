@@ -24,7 +24,7 @@ from fairfox.options import EVERYONE, AuditOptions, further_options
 from fairfox.pipeline import run_audit
 from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit, summary_json, write_files
 from fairfox.report.html import make_card
-from fairfox.report.pair import changed_people, measure, pair_fields, pair_files, pair_view, render_pair, share_sentence
+from fairfox.report.pair import changed_people, mean_of, pair_fields, pair_files, pair_view, render_pair, share_sentence
 from fairfox.report.text import amount, percent, strict_json
 from fairfox.result import AuditResult
 from fairfox.statistics.paired import (
@@ -279,17 +279,17 @@ def pair_sentence(pair: Pair) -> str:
     interval = " to ".join(amount(value, pair.unit, sign=True) for value in (d.lower, d.upper))
     if pair.itself or (pair.margin is None and not (pair.less or pair.more)):
         same = "Both are the same audit" if pair.itself else "Both models give each person the same score"
-        return f"{same}: the {measure(pair.unit)} of {many[0]:,} people is {one}, and there is no difference."
+        return f"{same}: the {mean_of(pair.unit)} of {many[0]:,} people is {one}, and there is no difference."
     once = "one refit cannot show how certain the maps are; set refits=5 (--refits 5)"
     if pair.margin is None:
-        start = f"On the same {many[0]:,} people the {measure(pair.unit)} is {one} with A and {two} with B"
+        start = f"On the same {many[0]:,} people the {mean_of(pair.unit)} is {one} with A and {two} with B"
         if not pair.maps_known:
             return f"{start}, but {once}."
         may_be = ", so it may be zero" if pair.word == UNKNOWN else ""
         return f"{start}; the 95 % interval of the difference is {interval}{may_be}."
     who = f"the same {many[0]:,} people" if pair.paired else f"{many[0]:,} and {many[1]:,} people"
     moved = "went" if not pair.maps_known or d.lower <= 0 <= d.upper else "rose" if d.lower > 0 else "fell"
-    start, margin = f"The {measure(pair.unit)} of {who} {moved} from {one} to {two}", amount(pair.margin, pair.unit)
+    start, margin = f"The {mean_of(pair.unit)} of {who} {moved} from {one} to {two}", amount(pair.margin, pair.unit)
     if not pair.maps_known:
         return f"{start}, but {once} in both audits."
     ends = {

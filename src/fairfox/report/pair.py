@@ -161,7 +161,7 @@ def pair_files(view: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def measure(unit: str) -> str:
+def mean_of(unit: str) -> str:
     """Return what is compared, by its unit: effects have a size, the scores of other tests have none."""
     return "mean size of the effect" if unit.partition(" (")[0] == EFFECT else "mean score"
 
@@ -213,7 +213,7 @@ def _numbers(pair: Pair, sides: tuple[Side, Side], words: Mapping[str, Any]) -> 
     value, lower, upper = (text.cell(end, unit, sign=True) for end in (d.value, d.lower, d.upper))
     means = [text.cell(mean, unit) for mean in pair.means]
     rows = [
-        [f"{text.capitalised(measure(unit))}{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
+        [f"{text.capitalised(mean_of(unit))}{text.heading_unit(unit)}", *means, value, f"{lower} to {upper}"],
         ["Flagged", *map(text.percent, pair.shares), *_share_difference(pair)],
         ["Confident", *(text.percent(each["share_confident"]) for each in both), "", ""],
         ["People judged", *(f"{each['counts']['judged']:,}" for each in both), "", ""],
@@ -298,5 +298,5 @@ def _method(summary: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
     flagged = f"their score is above delta, {text.amount(summary['delta'], summary['unit'])}"
     if threshold is not None:
         flagged = f"a decision at {text.number(threshold)} would change"
-    reading = words["reading"].format(measure=measure(summary["unit"]))
+    reading = words["reading"].format(measure=mean_of(summary["unit"]))
     return [f"Test {summary['test']}: {summary['meaning']}", f"People are flagged where {flagged}.", reading]
