@@ -26,7 +26,7 @@ def measured(results: Path) -> list[Bar]:
     found = {path.stem: read_json(path) for path in sorted(results.glob("*.json"))}
     whole = {name: one for name, one in found.items() if not one["quick"] and not one["only"]}
     out = [
-        (name.replace("_", " "), bar["bar"], in_words(bar["value"]), bool(bar["holds"]))
+        (_about(name, bar), bar["bar"], in_words(bar["value"]), bool(bar["holds"]))
         for name, one in whole.items()
         for bar in one.get("bars", [])
     ]
@@ -34,6 +34,11 @@ def measured(results: Path) -> list[Bar]:
         about = f"speed: {name.removeprefix('bench_').replace('_', ' ')}"
         out += [(about, *_speed(ratio)) for ratio in one["ratios"] if ratio["bar"] is not None]
     return out
+
+
+def _about(name: str, bar: dict[str, Any]) -> str:
+    """Return what a bar is about: an experiment, or a part of one."""
+    return name.replace("_", " ") + (f": {bar['part']}" if "part" in bar else "")
 
 
 def _speed(ratio: dict[str, Any]) -> tuple[str, str, bool]:

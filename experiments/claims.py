@@ -162,8 +162,7 @@ CLAIMS: dict[str, Callable[[Results], Iterator[Row]]] = {  # by results file
 
 def adds(results: Path) -> str:
     """Return what fairfox has on the same runs beside the best of the paper's tests."""
-    names = ("table1", "fair_vs_unfair", "coverage", "verdicts")
-    table1, real, covered, verdicts = (read_json(results / f"{name}.json") for name in names)
+    table1, real, known = (read_json(results / f"{name}.json") for name in ("table1", "fair_vs_unfair", "known_truth"))
     entries, auc = Entries(table1["results"]), {(e["table"], e["test"], e["target"]): e["auc"] for e in real["results"]}
 
     def ap(*row: str) -> str:
@@ -173,7 +172,8 @@ def adds(results: Path) -> str:
         (mean, std), test = max((auc[table, test, FAIR], test) for test in tests)
         return f"`{test}` {mean:.2f} ± {std:.2f}"
 
-    n, words, held = verdicts["seeds"], verdicts["words"], [e["coverage"] for e in covered["results"] if e["barred"]]
+    n, words = known["verdicts"]["seeds"], known["verdicts"]["words"]
+    held = [e["coverage"] for e in known["intervals"]["results"] if e["barred"]]
     best = max(FAMILY, key=lambda test: fmean(entries.means(test, "plain")))
     right = f"{words['biased'].get('fails', 0)} fail, {words['fair'].get('passes', 0)} pass"
     rho = [

@@ -9,7 +9,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from runner import RESULTS, read_json
+from runner import RESULTS, part_of, read_json
 from wording import about
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -38,6 +38,8 @@ def section(name: str, results: Path = RESULTS) -> str:
         return NOT_YET
     if part == "about":
         return about(found)
+    if part in getattr(script, "PARTS", {}):
+        return str(script.PARTS[part].show(part_of(found, part)))
     if part:
         return str(script.SECTIONS[part](found))
     picture = path.with_suffix(".svg")

@@ -56,20 +56,13 @@ def four_points() -> list[dict[str, Any]]:
     people = Dataset.from_arrays(POINTS, c=[0, 1, 0, 1])
     gradients = [jacobian(model, POINTS)[:, 0] for model in (TARGET, AUXILIARY)]
     fixed = FixedAuxiliary([AUXILIARY])
-    faux, ng = (FAux(auxiliary=fixed, normalise=n).score(TARGET, people).tolist() for n in (False, True))
-    inner = (gradients[0] * gradients[1]).sum(1).tolist()
-    return [
-        {
-            "point": i + 1,
-            "x": POINTS[i].tolist(),
-            "target": gradients[0][i].tolist(),
-            "auxiliary": gradients[1][i].tolist(),
-            "inner": inner[i],
-            "faux": faux[i],
-            "faux+ng": ng[i],
-        }
-        for i in range(len(POINTS))
-    ]
+    columns = {"x": POINTS, "target": gradients[0], "auxiliary": gradients[1]}
+    columns["inner"] = (gradients[0] * gradients[1]).sum(1)
+    columns |= {
+        name: FAux(auxiliary=fixed, normalise=n).score(TARGET, people)
+        for name, n in (("faux", False), ("faux+ng", True))
+    }
+    return [{"point": i + 1} | {name: own[i].tolist() for name, own in columns.items()} for i in range(len(POINTS))]
 
 
 def pseudo_inverse() -> dict[str, Any]:
@@ -80,14 +73,9 @@ def pseudo_inverse() -> dict[str, Any]:
     across = torch.stack([-WEIGHTS[0, 1], WEIGHTS[0, 0]]) / slope
     steps = [step + length * across for length in (-REACH, 0.0, REACH)]
     member = LinearMember(WEIGHTS, torch.zeros(1, dtype=torch.float64))
-    return {
-        "slope": float(slope),
-        "step_on_line": float(on_line[0]),
-        "gradient": WEIGHTS[0].tolist(),
-        "steps": [
-            {"step": s.tolist(), "length": float(s.norm()), "change": float(member(s[None])[0, 0])} for s in steps
-        ],
-    }
+    found = {"slope": float(slope), "step_on_line": float(on_line[0]), "gradient": WEIGHTS[0].tolist()}
+    each = [{"step": s.tolist(), "length": float(s.norm()), "change": float(member(s[None])[0, 0])} for s in steps]
+    return found | {"steps": each}
 
 
 def _field(name: str, title: str, *, edges: tuple[float, float] = (-EDGE, EDGE)) -> dict[str, Any]:
@@ -99,14 +87,8 @@ def _field(name: str, title: str, *, edges: tuple[float, float] = (-EDGE, EDGE))
 def _arrows(rows: Sequence[tuple[Sequence[float], Sequence[float], str]]) -> Chart:
     """Return arrows: where each begins, how far it goes, and its colour."""
     values = [
-        {
-            "x": x,
-            "y": y,
-            "x2": x + dx,
-            "y2": y + dy,
-            "color": color,
-            "angle": 90 - math.degrees(math.atan2(dy, dx)),  # clockwise from up
-        }
+        {"x": x, "y": y, "x2": x + dx, "y2": y + dy, "color": color}
+        | {"angle": 90 - math.degrees(math.atan2(dy, dx))}  # clockwise from up
         for (x, y), (dx, dy), color in rows
     ]
     base = alt.Chart(alt.InlineData(values=values))

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from black_boxes import MODELS, SOURCES, Size, lacking, read_people, train
+from black_box_audits import MODELS, SOURCES, Size, lacking, read_people, train
 from causal_worlds import WORLDS, columns_of
-from coverage import HIDDEN
+from known_intervals import HIDDEN
 from real_data import NOT_RUN
 from runner import Experiment, Folders, Found, Job, pick
 from scipy.stats import rankdata

@@ -3,7 +3,8 @@
 An experiment whose results file has the hashes of the shipped defaults and code is skipped. The jobs of all others run
 in one pool, experiment after experiment, so that whole results are there early and no core waits for the last job of
 one; those with the longest jobs come first. What was stopped goes on where it was; what fails does not stop the rest.
-With --quick everything runs in small, and no page is written.
+With --quick everything runs in small, and no page is written. With --against nothing runs: results are compared with
+earlier ones, as `reproduction.py` says.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from reproduction import compare
 from runner import RESULTS, Experiment, read_json, run_together, say
 from shipped import code_hash, defaults_hash
 
@@ -38,10 +40,8 @@ def is_due(name: str, results: Path = RESULTS) -> bool:
 
 def arguments(experiment: Experiment, options: argparse.Namespace) -> list[str]:
     """Return the options that one experiment runs with."""
-    out = ["--quick"] * options.quick + [
-        "--out",
-        str(options.results / f"{experiment.name}{'-quick' * options.quick}.json"),
-    ]
+    file = options.results / f"{experiment.name}{'-quick' * options.quick}.json"
+    out = ["--quick"] * options.quick + ["--out", str(file)]
     if options.workers or experiment.alone:
         out += ["--jobs", str(1 if experiment.alone else options.workers)]
     if options.device and experiment.has_device:
@@ -59,10 +59,17 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where large networks train, if there is a choice")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results and finished jobs are kept")
     parser.add_argument("--no-pages", dest="pages", action="store_false", help="leave figures and pages as they are")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="compare results with those there; run nothing")
     parser.add_argument("--list", action="store_true", help="say what is due, and run nothing")
     options = parser.parse_args(given)
     if unknown := set(options.names) - known.keys():
         parser.error(f"there is no experiment {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if options.against:
+        names = options.names or [name for name in known if (options.against / f"{name}.json").is_file()]
+        pairs = {name: [folder / f"{name}.json" for folder in (options.results, options.against)] for name in names}
+        found = {name: compare(*files, timed=known[name].alone) for name, files in pairs.items()}
+        sys.stdout.writelines(f"{name}: {told}\n" for name, (told, _) in found.items())
+        return int(not found or not all(same for _, same in found.values()))
     due = [name for name in options.names or known if options.quick or is_due(name, options.results)]
     for name in options.names or known:
         say(f"{name}: {'due' if name in due else 'the results are current'}")

@@ -30,7 +30,7 @@ import torch
 from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from shipped import code_hash, defaults_hash
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_info, threadpool_limits  # type: ignore[import-untyped]
 
 from fairfox.data.files import written_whole
 from fairfox.errors import installed_versions
@@ -73,7 +73,7 @@ class Job:
         file = Path(self.function.__code__.co_filename).stem
         what = [file, self.function.__name__, repr(self.arguments), *versions().values(), code_hash()]
         what += [job.key for job in self.after]
-        return f"{self.name}.{_digest(what)}"
+        return f"{self.name}.{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]}"
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,33 @@ class Experiment:
         about = (Path(str(module.__file__)).stem, str(module.__doc__))
         return Experiment(*about, module.FULL, module.QUICK, **own, **optional)
 
+    @classmethod
+    def of_parts(cls, module: ModuleType) -> Experiment:
+        """Return the experiment that the modules of a module's PARTS make together, by name; --only takes their names.
+
+        Settings are those of all parts. The results file has a section for each, and all bars, each with its part.
+        """
+        parts: Mapping[str, ModuleType] = module.PARTS
+
+        def jobs(settings: Mapping[str, Any], seed: int) -> list[Job]:
+            return [job for name, own in settings.items() for job in parts[name].jobs(own, seed)]
+
+        def gather(settings: Mapping[str, Any], found: Found, about: Results) -> Results:
+            sections = {name: parts[name].gather(own, found, about) for name, own in settings.items()}
+            bars = [{"part": name} | bar for name, own in sections.items() for bar in own.pop("bars")]
+            return sections | {"bars": bars}
+
+        def show(found: Results) -> str:
+            own = [name for name in parts if name in found]
+            return "\n\n".join(f"{name}:\n\n{parts[name].show(part_of(found, name))}" for name in own)
+
+        def narrow(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+            return dict(named("part", {name: (name, own) for name, own in settings.items()}, names))
+
+        full, quick = ({name: getattr(part, size) for name, part in parts.items()} for size in ("FULL", "QUICK"))
+        about, charts = (Path(str(module.__file__)).stem, str(module.__doc__)), getattr(module, "CHARTS", {})
+        return Experiment(*about, full, quick, jobs, gather, show, narrow, charts)
+
     @property
     def has_device(self) -> bool:
         """Whether there is a choice where large networks train."""
@@ -158,7 +185,8 @@ class Experiment:
         """Write the charts of a results file beside it; `pages.py` does so later where a package is missing."""
         try:
             for ending, chart in self.charts.items():
-                write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), chart(found))
+                if (drawn := chart(found)) is not None:
+                    write_chart(Path(f"{out.with_suffix('')}{ending}.svg"), drawn)
         except ImportError as error:
             say(f"{self.name}: no chart ({error}); `python experiments/pages.py` draws it where there is altair.")
 
@@ -180,12 +208,15 @@ class Experiment:
         return parser.parse_args(arguments)
 
     def _about(self, settings: Any, options: argparse.Namespace) -> Results:
+        kinds = sorted({library["architecture"] for library in threadpool_info() if "architecture" in library})
         return {
             "experiment": self.name,
             "seed": options.seed,
             "quick": options.quick,
             "only": options.only,
-            "settings": asdict(settings),
+            "settings": {n: asdict(one) for n, one in settings.items()}
+            if isinstance(settings, dict)
+            else asdict(settings),
             "defaults": defaults_hash(),
             "code": code_hash(),
             "versions": {"python": platform.python_version()} | versions(),
@@ -193,6 +224,7 @@ class Experiment:
                 "cores": os.cpu_count(),
                 "workers": options.workers,
                 "platform": f"{platform.system()} {platform.machine()}",
+                "processor": [torch.backends.cpu.get_cpu_capability(), *kinds],  # as torch and NumPy choose their code
             },
         }
 
@@ -375,14 +407,20 @@ def write_json(path: Path, found: object) -> None:
         temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
+def part_of(found: Results, name: str) -> Results:
+    """Return what a results file has of one part, with its own bars."""
+    return found[name] | {"bars": [bar for bar in found["bars"] if bar["part"] == name]}
+
+
 def write_results(path: Path, found: Results) -> None:
     """Write a results file: five digits of each number that count, and a line for each entry of a section."""
-    sections = [f"{json.dumps(name)}: {_lines(_short(value))}" for name, value in found.items()]
     with written_whole(path) as temporary:
-        temporary.write_text("{\n" + ",\n".join(sections) + "\n}\n", encoding="utf-8")
+        temporary.write_text(_lines(_short(found), whole=True) + "\n", encoding="utf-8")
 
 
-def _lines(value: object) -> str:
+def _lines(value: Any, *, whole: bool = False) -> str:
+    if whole or (isinstance(value, dict) and "results" in value):  # all of a file, or a part of an experiment
+        return "{\n" + ",\n".join(f"{json.dumps(name)}: {_lines(one)}" for name, one in value.items()) + "\n}"
     if not isinstance(value, list) or not any(isinstance(one, dict | list) for one in value):
         return json.dumps(value, separators=(",", ":"))
     return "[\n" + ",\n".join(json.dumps(one, separators=(",", ":")) for one in value) + "\n]"
@@ -419,10 +457,6 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return what a JSON file holds."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def _digest(what: list[str]) -> str:
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:10]
 
 
 def named(what: str, known: Mapping[str, Entry], names: Sequence[str]) -> tuple[Entry, ...]:

@@ -19,7 +19,6 @@ from fairfox.fairtests.registry import make_test
 from fairfox.options import MODEL, OUTPUT, AuditOptions
 
 CODE = Path(fairfox.__file__).parent
-SHOWS = {"cli", "report", "result.py"}  # what only shows what was found: another word there makes no number due
 GRAPH = {"graph": {"income": ["sex"]}}  # a test that needs a graph is made with one, which is no default
 
 
@@ -31,10 +30,9 @@ def defaults_hash() -> str:
 
 @cache
 def code_hash() -> str:
-    """Return the hash of the code of src/fairfox that finds the numbers."""
+    """Return the hash of the code of src/fairfox."""
     names = sorted(path.relative_to(CODE).as_posix() for path in CODE.rglob("*.py"))
-    found = [name for name in names if name.partition("/")[0] not in SHOWS]
-    return _hashed(*(f"{name}\n{(CODE / name).read_text(encoding='utf-8')}" for name in found))
+    return _hashed(*(f"{name}\n{(CODE / name).read_text(encoding='utf-8')}" for name in names))
 
 
 def defaults() -> dict[str, Any]:

@@ -39,12 +39,15 @@ def verdict(value: float, error: float) -> str:
 
 def claims(found: dict[str, Any]) -> str:
     """Return what the paper says, the measured values, and the verdict."""
-    rows = [[one["claim"], in_words(one["value"]), _strong(one["verdict"])] for one in found["claims"]]
+    rows = [
+        [
+            one["claim"],
+            in_words(one["value"]),
+            one["verdict"] if one["verdict"] == "confirmed" else f"**{one['verdict']}**",
+        ]
+        for one in found["claims"]
+    ]
     return markdown_table(["the paper says", "measured", "verdict"], rows) if rows else ""
-
-
-def _strong(verdict: str) -> str:
-    return verdict if verdict == "confirmed" else f"**{verdict}**"
 
 
 def held(found: dict[str, Any]) -> str:

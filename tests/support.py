@@ -16,10 +16,8 @@ from torch import Tensor
 import fairfox
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.certificates.path import Certificates
-from fairfox.data.dataset import Dataset
 from fairfox.fairtests.fitted import FittedTest
 from fairfox.findings import AuditRecord, FeatureEffect, Features, Finding, Group
-from fairfox.statistics.diagnostics import DISAGREE, Reliability
 
 ARGUMENTS = set(signature(fairfox.audit).parameters)
 PEOPLE = 40
@@ -137,36 +135,6 @@ def example_certificates(result: AuditRecord, *, total: bool = False) -> Certifi
         delta=DELTA,
         limits=torch.full((len(result),), DELTA, dtype=torch.float64),
         total=total,
-    )
-
-
-def with_doubt(result: AuditRecord, *, share: float | None = 0.075) -> AuditRecord:
-    """Return the audit of the forty people with what their re-fits say: all agree, but about person 37.
-
-    Their doubt is a half: 0.05 / (0.05 + 0 + 0.05); with the two who are abstained anyway they are 3 of 40. Everyone is
-    one away from real people, and person 36 four.
-    """
-    refits = torch.ones(PEOPLE, 2)
-    refits[37] = torch.tensor([-1.0, 1.0]) * DELTA / 2**0.5
-    rows = torch.full((PEOPLE, 1), 2.0)
-    rows[36] = 5.0
-    trust = Reliability(
-        refits=refits,
-        delta=DELTA,
-        silent=result.abstained,
-        variable=torch.zeros(PEOPLE, dtype=torch.long),
-        klass=torch.arange(PEOPLE) % 2,
-        real=Dataset.from_arrays(torch.tensor([[0.0], [1.0], [0.0], [1.0]]), [0, 0, 1, 1]),
-        share=share,
-        rows=rows,
-    )
-    out = trust.left_out
-    return replace(
-        result,
-        abstained=result.abstained | out,
-        flagged=result.flagged & ~out,
-        reasons=tuple(DISAGREE if one else why for one, why in zip(out.tolist(), result.reasons, strict=True)),
-        reliability=trust,
     )
 
 

@@ -14,7 +14,7 @@ from fairfox.errors import DataError, FileError, OptionError
 from fairfox.report.files import StoredAudit, read_audit, scores_table, stored_audit
 from fairfox.result import AuditResult
 from tests.report.helpers import SETTINGS, named_audit
-from tests.support import PEOPLE, example_result, with_doubt
+from tests.support import PEOPLE, example_result
 
 IDS = np.array([f"p{k}" for k in range(PEOPLE)])
 
@@ -100,6 +100,16 @@ def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(seco
     assert found.pair.difference.error > 0
 
 
+def test_audits_of_another_label_or_of_other_columns_are_refused():
+    def of(label: str, *columns: str) -> AuditResult:
+        return audited(settings={**SETTINGS, "label": label, "columns": columns})
+
+    with pytest.raises(OptionError, match="The label is paid in the result and income in the result"):
+        compare(of("paid", "job"), of("income", "job"))
+    with pytest.raises(OptionError, match=r"The columns of .* mostly differ; compare audits of similar tables"):
+        compare(of("paid", "debt", "job"), of("paid", "age"))
+
+
 def test_people_are_found_by_their_ids_in_any_order():
     turned = audited(ids=IDS[::-1])
     assert compare(audited(), audited()).pair.difference.value == 0.0
@@ -166,13 +176,6 @@ def test_one_refit_leaves_open_whether_it_is_worse():
 def test_audits_with_other_options_are_refused(change, message):
     with pytest.raises(OptionError, match=message):
         compare(audited(), audited(**change))
-
-
-def test_audits_that_left_other_shares_of_people_out_are_refused():
-    with pytest.raises(OptionError, match=r"people to abstain from is none in .* and 0\.075 in"):
-        compare(audited(), AuditResult(with_doubt(audited().record)))
-    nobody = AuditResult(with_doubt(audited().record, share=0.0))
-    assert compare(audited(), nobody).pair.people[0] == 38  # nobody was left out
 
 
 def test_a_folder_without_an_audit_is_refused(tmp_path: Path):

@@ -17,7 +17,7 @@ def test_a_pilot_says_how_many_people_it_takes_from_its_folder_or_its_result(tmp
     assert by_folder.size == pytest.approx(float(audited().record.scores[:-2].mean()))
     assert by_folder.people == people_needed(by_folder.size, 0.03, by_folder.spread)
     assert by_folder.power(by_folder.people) >= 0.8
-    assert by_folder.sentence.startswith(f"{by_folder.people} people are needed to detect a mean |effect| of 0.0")
+    assert " people detects that a mean |effect| of 0.0" in by_folder.sentence
 
 
 def test_the_limit_is_the_pilots_delta_unless_told():
@@ -38,12 +38,17 @@ def test_a_share_can_be_planned():
         ({"effect": 0.1, "spread": 0.3}, "Without a pilot, both effect"),
         ({"share": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
         ({"effect": 0.1, "max_flagged": 0.1, "spread": 0.3}, "to plan a share, or effect and limit"),
-        ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people can show it"),
+        ({"effect": 0.01, "limit": 0.05, "spread": 0.3}, "no number of people can show that"),
     ],
 )
 def test_what_lacks_or_does_not_fit_together_is_refused(options, message):
     with pytest.raises(OptionError, match=message):
         plan(**options)
+
+
+def test_an_effect_of_more_than_all_points_of_a_probability_is_refused():
+    with pytest.raises(OptionError, match="A probability cannot change by 20; give an effect"):
+        plan(audited(), effect=20.0)
 
 
 def test_a_pilot_with_weights_is_refused():

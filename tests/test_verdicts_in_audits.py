@@ -218,17 +218,51 @@ def test_a_delta_that_no_probability_can_change_by_is_refused(delta: Any):
     assert audited(lambda frame: np.asarray(frame["income"]), table(60), **QUICK, delta=5).delta == 5
 
 
-def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why():
+@pytest.mark.parametrize("options", [{}, {"given": "noise"}, {"given": "letter"}, {"protected": ["sex", "letter"]}])
+def test_nothing_passes_where_the_groups_differ_and_no_feature_says_why(options: dict[str, Any]):
     # each column is alike in both groups, and only together they differ: nothing moves, and nothing is explained
     rng = np.random.default_rng(0)
     male = np.arange(600) % 2 == 1
     one, two = rng.normal(size=(2, 600))
     together = np.where(male, 0.8, -0.8) * one + 0.6 * two
     people = pd.DataFrame({"sex": np.where(male, "Male", "Female"), "one": one, "two": together})
-    result = audited(lambda frame: 1 / (1 + np.exp(-2 * frame["one"] * frame["two"])), people, **QUICK)
-    assert float(result.scores.max()) == 0.0
-    assert result.verdict.word == "cannot tell"
-    assert "would get +0.0 points on average, while the groups' mean predictions are" in result.verdict.reason
+    people = people.assign(noise=rng.normal(size=600), letter=rng.choice([*"uvw"], 600))  # which explain nothing
+    asked = QUICK | {"columns": ["one", "two"], "hold_others": "protected" in options} | options
+    result = audited(lambda frame: 1 / (1 + np.exp(-2 * frame["one"] * frame["two"])), people, **asked)
+    assert float(result.findings[0].scores.max()) == 0.0
+    verdict = result.findings[0].verdict
+    assert verdict.word == "cannot tell"
+    gap = result.groups[1].mean_prediction - result.groups[0].mean_prediction
+    shown = re.search(
+        r"is ([\d.]+) points (?:higher|lower) than .* and the map accounts for 0\.0 points", verdict.reason
+    )
+    assert float(shown[1]) == pytest.approx(100 * abs(gap), abs=0.06 if not options else 2.0)
+    names = {"given": options.get("given"), "protected": "letter"}
+    assert [f"among people with the same {names[kind]}" in verdict.reason for kind in options] == [True] * len(options)
+
+
+def test_a_gap_that_given_values_explain_takes_no_verdict_back():
+    # older people are paid more, and more men are old: nothing is left among people of the same age
+    rng = np.random.default_rng(0)
+    male = rng.integers(0, 2, 3000)
+    old = rng.random(3000) < 0.2 + 0.6 * male
+    people = pd.DataFrame({"sex": np.where(male, "Male", "Female"), "old": np.where(old, "yes", "no")})
+    people["income"] = old + rng.normal(0, 0.3, 3000)
+    given, plain = (
+        audited(lambda frame: 1 / (1 + np.exp(-frame["income"])), people, **QUICK, columns=["income"], given=held)
+        for held in (["old"], [])
+    )
+    assert (given.verdict.word, plain.verdict.word) == ("passes", "fails")
+
+
+def test_a_curved_effect_of_a_protected_number_is_no_direction():
+    # those at the ends get more, and so does the middle when it moves either way: no share of one direction is left
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"age": rng.integers(20, 70, 400)})
+    people["x"] = (people["age"] - 45) / 15 + rng.normal(0, 0.5, 400)
+    asked = QUICK | {"protected": "age", "columns": ["x"]}
+    curve = audited(lambda frame: 1 / (1 + np.exp(3 - frame["x"] ** 2)), people, **asked).verdict.curve
+    assert max(point.net for point in curve if point.persistence <= 0.5) < 0.1
 
 
 def test_few_people_of_a_biased_model_do_not_pass_although_no_feature_differs_beyond_chance():

@@ -22,7 +22,7 @@ from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.findings import RATES, UNKNOWN, AuditRecord, Finding, GapParts, Group, Streamed, StreamedVariable
-from fairfox.maps.check import MapCheck, Support, check_map
+from fairfox.maps.check import MapCheck, Support, check_map, gap_between, gaps_given
 from fairfox.models.protocol import Output
 from fairfox.options import EVERYONE
 from fairfox.report.sentences import over_words
@@ -74,57 +74,67 @@ class Limits:
 def findings_of(
     inputs: Inputs,
     readings: Readings,
-    before: Measurement,
     limits: Limits,
     null: Null | None,
     streamed: Streamed | None,
     decisions: Decisions | None,
 ) -> tuple[Finding, ...]:
     """Return what was found for each protected variable, with a verdict that says no more than is known."""
-    sources, whole = inputs.encoding.sources, replace(readings, main=before)  # the gap is one of everyone
-
-    def of(seen: Readings, v: int) -> Finding:
-        return finding_of(
-            seen, v, predictions=inputs.predictions, delta=limits.everyones, fitted=inputs.fitting_values,
-            merged=dict(sources[v].merged), rule=limits.rule, before=before, decisions=decisions,
+    sources = inputs.encoding.sources
+    found = [
+        finding_of(
+            readings, v, predictions=inputs.predictions, delta=limits.everyones, fitted=inputs.fitting_values,
+            merged=dict(sources[v].merged), rule=limits.rule, decisions=decisions,
             streamed=None if streamed is None else streamed.variables[inputs.data.protected[v].name],
-        )  # fmt: skip
-
-    found = [of(readings, v) for v in range(len(sources))]
+        )
+        for v in range(len(sources))
+    ]  # fmt: skip
     by_chance = null is not None and null.delta > limits.delta
     how: dict[str, Any] = {"allowed": limits.rule.allowed, "points": inputs.target.unit == "probability"}
-    total = inputs.options.main == TOTAL and _is_total(inputs)
+    with_gaps, held = inputs.options.main == TOTAL and not inputs.options.info.needs_graph, _held(inputs)
     for v, each in enumerate(found):
-        everyone = each if inputs.options.abstain is None else of(whole, v)
-        gaps = _gaps(everyone, readings.people, v, limits) if total else []
-        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, **how))
+        gaps = _gaps(inputs, each, readings.people, v, limits) if with_gaps else []
+        same = [name for name in held if name != each.name]
+        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, held=same, **how))
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
         causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
         found = [replace(each, common_cause=cause) for each, cause in zip(found, causes, strict=True)]
     if not inputs.options.info.needs_graph:
         return tuple(found)
-    parts = [gap_parts(whole, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
+    parts = [gap_parts(readings, v, finding.contrasts, inputs.predictions) for v, finding in enumerate(found)]
     return tuple(replace(finding, gap_parts=own) for finding, own in zip(found, parts, strict=True))
 
 
 def _is_total(inputs: Inputs) -> bool:
     """Return whether a map should account for the whole gap between groups: nothing is held equal."""
-    held = inputs.options.hold_others and len(inputs.data.protected) > 1
-    return not (inputs.options.given or held or inputs.options.info.needs_graph)
+    return not (_held(inputs) or inputs.options.info.needs_graph)
 
 
-def _gaps(finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
+def _held(inputs: Inputs) -> tuple[str, ...]:
+    """Return what is held equal: given columns, and several protected variables in turn."""
+    several = inputs.options.hold_others and len(inputs.data.protected) > 1
+    return (*inputs.options.given, *(p.name for p in inputs.data.protected if several))
+
+
+def _gaps(inputs: Inputs, finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
     """Return the gaps between the mean predictions of groups, beside the mean effects."""
+    here, given, others = inputs.predictions.cpu(), inputs.options.given, inputs.options.hold_others
     weights = torch.ones(len(people)) if people.weights is None else people.weights.cpu()
     means = {group.level: group.mean_prediction for group in finding.groups}
     own = [people.c[:, variable].cpu() == k for k in range(len(finding.levels))]
     shares = {level: float(weights[who].sum() / weights.sum()) for level, who in zip(finding.levels, own, strict=True)}
-    return [
-        Gap(group.name, group_name(finding.name, to), means[to] - means[group.level], effect,
-            limits.by_group.get(group.name, limits.delta), shares[group.level], shares[to])
-        for group in finding.groups if group.level in shares for to, effect in group.towards.items() if to in shares
-    ]  # fmt: skip
+    found = []
+    alike = gaps_given(people, here, variable, given, hold_others=others) if own and _held(inputs) else None
+    for group in (group for group in finding.groups if group.level in shares):
+        for to, effect in group.towards.items():
+            pair = finding.levels.index(group.level), finding.levels.index(to)
+            gap = means[to] - means[group.level] if alike is None else alike.get(pair, effect)
+            error = gap_between(here, own[pair[0]], own[pair[1]], weights)[1]
+            delta = limits.by_group.get(group.name, limits.delta)
+            towards = group_name(finding.name, to)
+            found.append(Gap(group.name, towards, gap, effect, delta, shares[group.level], shares[to], error))
+    return found
 
 
 def decisions_of(inputs: Inputs) -> Decisions | None:
@@ -205,7 +215,6 @@ def finding_of(
     fitted: Dataset,
     merged: Mapping[str, tuple[str, ...]],
     rule: Rule,
-    before: Measurement | None = None,
     decisions: Decisions | None = None,
     streamed: StreamedVariable | None = None,
 ) -> Finding:
@@ -219,29 +228,24 @@ def finding_of(
         fitted: the protected values that were learnt from.
         merged: rare classes that were merged, by the new name.
         rule: what else decides who is over delta, and whether they are too many.
-        before: what was measured before anybody was left out; the list and the verdict are about all of them, since
-            those who stay were chosen for how little their refits scatter.
         decisions: what predictions mean, for the rates of groups; None: nobody decides.
         streamed: all people of a stream in numbers, where the readings are of a sample.
     """
     data = readings.people
     p, own = data.protected[variable], data.c[:, variable]
     main = readings.main.of_variable(variable, data)
-    whole = main if before is None else before.of_variable(variable, data)
-    certainty = rule.certainty(whole, delta, predictions, data.protected)
+    certainty = rule.certainty(main, delta, predictions)
     shown = certainty.without(main.abstained)
     words = contrast_words(main, p, float(centre_and_spread(fitted.c[:, variable], fitted.weights)[1]))
     names, codes = _groups(p, own, fitted.c[:, variable])
     members = {name: codes == code for code, name in enumerate(names)}
-    effects = contrast_effects(main, p, own)
     counted = {} if streamed is None else streamed.counted
-    verdict = _verdict(readings, variable, whole, certainty, members, predictions, delta, rule, counted)
     finding = Finding(
         name=p.name,
         kind=p.kind,
         levels=p.levels,
         contrasts=words,
-        effects=effects,
+        effects=contrast_effects(main, p, own),
         scores=main.score,
         effect=main.effect,
         interval=shown.interval,
@@ -264,7 +268,7 @@ def finding_of(
         second=None if p.second is None else p.levels[p.second],
         merged=dict(merged),
         is_own=bool(main.contrasts),
-        verdict=verdict,
+        verdict=_verdict(readings, variable, main, certainty, members, predictions, delta, rule, counted),
     )
     weights = torch.ones(len(data), dtype=torch.float64) if data.weights is None else data.weights.double().cpu()
     rates = [{}] * len(members) if decisions is None else decisions.rates(predictions, weights, [*members.values()])
@@ -295,7 +299,7 @@ def _same_outcome(readings: Readings, variable: int) -> Tensor | None:
 def _verdict(
     readings: Readings,
     variable: int,
-    whole: Measurement,
+    main: Measurement,
     certainty: Certainty,
     members: Mapping[str, Tensor],
     predictions: Tensor,
@@ -311,7 +315,7 @@ def _verdict(
     for group, among in each.items():
         own = replace(rule, allowed=rule.limits[group]) if group else rule
         curve, everyone = _curve(readings, variable, predictions, delta, own, among), counted.get(group or p.name)
-        found.append(own.judge(whole, certainty, weights, p.name, curve, group=group, among=among, everyone=everyone))
+        found.append(own.judge(main, certainty, weights, p.name, curve, group=group, among=among, everyone=everyone))
     known = [verdict for verdict in found if verdict is not None]
     return family_verdict(known) if known else None
 
@@ -324,11 +328,14 @@ def _curve(
         return []
     rows, out = readings.sample, []
     some, limit = readings.people[rows], delta[rows] if isinstance(delta, Tensor) else delta
+    groups = some.c[:, variable]
+    if some.protected[variable].is_continuous:  # everyone's effect is signed as if the number went up
+        groups = torch.zeros_like(groups)
     for at, measured in readings.curve.items():
         own = measured.of_variable(variable, some)
-        sure = rule.certainty(own, limit, predictions[rows], some.protected)
+        sure = rule.certainty(own, limit, predictions[rows])
         gone = own.abstained if among is None else own.abstained | ~among[rows]
-        out.append(rule.point(at, sure, some.c[:, variable], gone, some.weights))
+        out.append(rule.point(at, sure, groups, gone, some.weights))
     return out
 
 

@@ -207,7 +207,7 @@ def _compare_models(
 ) -> Compared:
     """Return two models compared on the same people, given the options of each."""
     for options in (first, second):
-        options.without(("max_flagged", "certify", "abstain"), "a comparison")
+        options.without(("max_flagged", "certify"), "a comparison")
     say = progress or (lambda text, fraction: None)
 
     def audited(side: str, model: object, options: AuditOptions, start: float) -> AuditRecord:
@@ -264,8 +264,8 @@ def _judged(a: AuditRecord, b: AuditRecord) -> np.ndarray:
 
 
 def _scores_of(result: AuditRecord, rows: np.ndarray) -> Scores:
-    assert result.reliability is not None  # every audit has it
-    each = (result.reliability.refits, result.scores)
+    assert result.refits is not None  # every audit has them
+    each = (result.refits, result.scores)
     refits, scores = (values.numpy(force=True).astype(np.float64)[rows] for values in each)
     about: dict[str, Any] = {"delta": result.delta, "folds": result.settings["folds"]}
     about |= {"by_delta": by_one_delta(result), "learnt": result.test not in UNFITTED}
@@ -309,6 +309,9 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
                 f"compare audits with the same options{also}"
             )
+    mine, others = (set(each.summary["settings"].get("columns") or ()) for each in (one, two))
+    if 2 * len(mine & others) < min(len(mine), len(others)):
+        raise OptionError(f"The columns of {one.name} and {two.name} mostly differ; compare audits of similar tables")
     allowed = Number(0).required("margin", _SMALL * one.people.delta if margin is None else margin)
     about: dict[str, Any] = {"margin": allowed, "unit": one.options["unit"]}
     hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
@@ -406,6 +409,8 @@ def plan(
                 f"{stored.name} flags people by a decision threshold or by deltas of groups, but shares are planned "
                 "for one delta; give a pilot with one delta, or plan a mean with effect and limit (--effect, --limit)"
             )
+        if size is not None and size > 1 and not by_share and "probability" in stored.options["unit"]:
+            raise OptionError(f"A probability cannot change by {size:g}; give an effect of at most 1 (100 points)")
         size = size if size is not None else float((people.flagged if by_share else people.scores).mean())
         allowed = people.delta if allowed is None else allowed
         spread = people.spread(by_share=by_share)
@@ -414,5 +419,4 @@ def plan(
     if math.isnan(spread):
         raise OptionError("The pilot judged only one person; give one with at least a few dozen")
     needed = people_needed(size, allowed, spread, wanted=power, level=level)
-    measure = "share over delta" if by_share else "mean |effect|"
-    return Plan(measure, size, allowed, spread, level, power, needed)
+    return Plan("share over delta" if by_share else "mean |effect|", size, allowed, spread, level, power, needed)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Feature, Protected, group_name
-from fairfox.fairtests.protocol import Measurement
+from fairfox.data.contrasts import directions
+from fairfox.data.dataset import Feature, group_name
 from fairfox.fairtests.readings import Readings
 from fairfox.findings import CommonCause, FeatureEffect, Features
 from fairfox.gradients.integrated import integrated_jacobian
@@ -59,7 +58,8 @@ def common_cause(
     """Return which shift of a number would explain the largest mean effect on a group.
 
     The shift is subtracted from the counterfactual values of one number: of those that move, the one that the mean
-    effect depends on most. None where it depends on none, or no group's mean effect is above delta.
+    effect depends on most. None where it depends on none, no group's mean effect is above delta, or no such shift
+    explains it and numbers carry less than half of it. Numbers that tell the protected variable do not count.
     """
     data, moved = readings.people, readings.moved
     p = data.protected[variable]
@@ -86,7 +86,8 @@ def common_cause(
         changes = predict_once(model, torch.cat(list(rows)), batch_size).view(len(rows), -1) - here
         return (changes.double().cpu() * counts).sum(1) / counts.sum()
 
-    numbers = [f for f in data.features if f.kind == "continuous" and bool((there != x)[:, f.start].any())]
+    moving = (there != x).any(0) & ~data.withheld
+    numbers = [f for f in data.features if f.kind == "continuous" and bool(moving[f.start])]
     if not numbers:
         return None
     apart = effects([there, *(_with_column(there, f.start, x[:, f.start]) for f in numbers)])
@@ -103,6 +104,8 @@ def common_cause(
         after = int(crossed[0])
         share = float(sizes[after - 1] / (sizes[after - 1] - sizes[after]))
         found = float(shifts[after - 1]) + share * float(shifts[1])
+    elif 2 * float(parts.max()) < abs(float(apart[0])):  # categories carry it
+        return None
     return CommonCause(group_name(p.name, p.levels[worst]), strongest.name, found)
 
 
@@ -184,23 +187,14 @@ def sum_by_feature(values: Tensor, features: Sequence[Feature]) -> Tensor:
 
 
 def explain(target: Model, readings: Readings, *, seed: int, batch_size: int, aligned: bool) -> Features:
-    """Return each feature's contribution to the effects, and its strength as a proxy."""
+    """Return each feature's strength as a proxy, and its contribution to the effects of everyone, or of a sample."""
     strongest = {name: max(proxy[name] for proxy in readings.proxy) for name in readings.proxy[0]}
-    return Features(
-        proxy=dict(sorted(strongest.items(), key=lambda pair: -pair[1])),
-        effect=_effect_through_features(target, readings, seed, batch_size, aligned=aligned),
-    )
-
-
-def _effect_through_features(
-    target: Model, readings: Readings, seed: int, batch_size: int, *, aligned: bool
-) -> FeatureEffect | None:
-    """Return contributions of features to the map's effect: of everyone, or of a sample."""
+    proxies = dict(sorted(strongest.items(), key=lambda pair: -pair[1]))
     data, moved, sample = readings.people, readings.moved, readings.explained
     if moved.counterfactuals is None or moved.effect is None or sample is None:
-        return None
+        return Features(proxies, None)
     factors = torch.tensor([share.value for share in readings.alignment] if aligned else [1.0] * len(data.protected))
-    scale = _directions(moved, data.protected) * factors[readings.main.variable.cpu()]
+    scale = directions(moved.contrasts)[moved.worst.cpu()] * factors[readings.main.variable.cpu()]
     effect, by_gradients = moved.effect, sample.by_gradients
 
     def contributed(own: Tensor, mapped: Tensor) -> Tensor:
@@ -221,10 +215,5 @@ def _effect_through_features(
         per_person[people[known]] = contributed(people[known], rows[:, known])
     method = "integrated gradients" if by_gradients else "sampled Shapley values"
     names = tuple(f.name for f in data.features)
-    return FeatureEffect(names, per_person, method, sample.drawn, data.weights, explain_one)
-
-
-def _directions(measured: Measurement, protected: Sequence[Protected]) -> Tensor:
-    """Return -1 for people whose number went down (N,), since signed values always point up, else +1."""
-    down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
-    return torch.where(torch.tensor(down), -1.0, 1.0)[measured.worst.cpu()]
+    effects = FeatureEffect(names, per_person, method, sample.drawn, data.weights, explain_one)
+    return Features(proxies, effects)

@@ -19,7 +19,7 @@ from fairfox.choices.tests import EFFECT
 from fairfox.data.dataset import ProtectedKind, group_name
 from fairfox.maps.check import FlipSet, MapCheck, flip_sets
 from fairfox.options import EVERYONE
-from fairfox.statistics.diagnostics import DISAGREE, Null, Reliability
+from fairfox.statistics.diagnostics import Null
 from fairfox.statistics.groups import judged_share, people_weights, weighted_mean
 from fairfox.statistics.intervals import standard_error
 from fairfox.statistics.multiplicity import Threshold
@@ -341,7 +341,7 @@ class AuditRecord:
     comparison: TestComparison | None = None  # with every other test that applies
     counterfactual_table: Any = None  # x' in the table's own kind and units, categories the most probable
     certificates: Certificates | None = None  # what is proved about the path to x', where asked for
-    reliability: Reliability | None = None  # what disagreement and distance are computed from
+    refits: Tensor | None = None  # (N, M) the effect of each refit
     sampling: Tensor | None = None  # (N, 2) intervals that hold if people's ranks carry over exactly
     p_values: Tensor | None = None  # (N,) of an effect as large where the true one is no more than delta
     significant: Tensor | None = None  # (N,) bool: on the list of people over delta with a given false discovery rate
@@ -405,41 +405,6 @@ class AuditRecord:
         if self.streamed is not None:
             return self.streamed.share_abstained
         return weighted_mean(self.abstained.numpy(force=True), people_weights(self.weights, len(self)), nobody=0.0)
-
-    @property
-    def abstain(self) -> float | None:
-        """The share of people that was to be left out because of doubt; None where nobody asked."""
-        return None if self.reliability is None else self.reliability.share
-
-    @property
-    def doubt(self) -> Tensor | None:
-        """How far the refits disagree about everyone (N,), 0 to 1: see `fairfox.statistics.diagnostics.doubt`.
-
-        1 where a test has no evidence at all; None where a test has one refit only, or delta is 0.
-        """
-        return None if self.reliability is None else self.reliability.doubt
-
-    @property
-    def distance(self) -> Tensor | None:
-        """How far counterfactual rows are from real people (N,), 1 is as far as these are from each other.
-
-        See `fairfox.statistics.diagnostics.distance`. NaN for abstained people; None where the test moves nobody.
-        """
-        return None if self.reliability is None else self.reliability.distance
-
-    @property
-    def median_distance(self) -> float | None:
-        """The median of the known distances, NaN where there are none; None where the test moves nobody."""
-        if self.distance is None:
-            return None
-        known = self.distance[~self.distance.isnan()]
-        return float(known.double().quantile(0.5)) if len(known) else math.nan
-
-    @property
-    def share_left_out(self) -> float:
-        """Share of people abstained from because the refits disagree, among all."""
-        left = np.array([reason == DISAGREE for reason in self.reasons], dtype=bool)
-        return weighted_mean(left, people_weights(self.weights, len(self)), nobody=0.0)
 
     @property
     def share_certified(self) -> float | None:

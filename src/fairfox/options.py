@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any, Literal, cast
 
 from fairfox.choices.kinds import Anything, Choice, Flag, Kind, Names, Number, Settings, Text
-from fairfox.choices.tests import ALL, EFFECT, FAIR_TESTS, TOTAL, UNFITTED, TestInfo, lookup_test
+from fairfox.choices.tests import ALL, EFFECT, FAIR_TESTS, TOTAL, TestInfo, lookup_test
 from fairfox.errors import OptionError, did_you_mean
 
 EVERYONE = ""  # the group of all people, where numbers are given by group
@@ -139,11 +139,6 @@ class ReportOptions:
         Number(0, 1, low_open=True, high_open=True, share=True), 0.1, RULE, "SHARE",
         "False discovery rate of the list of significant people.",
     )  # fmt: skip
-    abstain: float | None = option(
-        Number(0, 1, high_open=True, share=True), None, RULE, "SHARE",
-        "Leave out this share of people: those on whom the refits disagree most. 0 reports the disagreement and "
-        "leaves nobody out.",
-    )  # fmt: skip
     null: int = option(
         Number(0, whole=True), 0, RULE, "N",
         "Repeat the audit this many times with shuffled protected values, to see what chance alone gives.",
@@ -239,7 +234,6 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
         self._check_test()
         self._check_comparisons()
         self._check_delta()
-        self._check_abstaining()
 
     @property
     def runs_all(self) -> bool:
@@ -347,24 +341,6 @@ class AuditOptions(TableOptions, ModelOptions, EstimationOptions, ReportOptions)
             raise OptionError(
                 "delta_from_null needs shuffled protected values and no other delta; add null=5 (--null 5) and omit "
                 "delta"
-            )
-
-    def _check_abstaining(self) -> None:
-        if self.abstain is None:
-            return
-        if self.refits < 2:
-            raise OptionError(
-                f"refits is {self.refits}, but abstain (--abstain) needs at least 2, to leave out people on "
-                "whom refits disagree; set refits to 5 (--refits 5)"
-            )
-        if self.main in UNFITTED:
-            raise OptionError(
-                f"{self.main} fits nothing, so no refits can disagree; omit abstain (--abstain), or use rank, move or "
-                "faux"
-            )
-        if self.delta_for_all == 0:
-            raise OptionError(
-                "delta is 0, but abstain (--abstain) compares the disagreement of refits with it; give a larger delta"
             )
 
 

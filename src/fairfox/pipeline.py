@@ -34,11 +34,9 @@ from fairfox.fairtests.fitted import (
     check_group_sizes,
     check_storable,
     fit_folds,
-    measured_name,
     supports,
 )
 from fairfox.fairtests.inputs import Inputs, in_order, read_encoding
-from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings, measure_folds
 from fairfox.fairtests.registry import applicable, settings_by_test
 from fairfox.findings import AuditRecord, Streamed, TestComparison
@@ -47,9 +45,8 @@ from fairfox.maps.conditional import check_given_columns
 from fairfox.models.adapters import describe
 from fairfox.options import NOT_OF_FIT, AuditOptions, defaults_sha256, refuse_outside
 from fairfox.result import AuditResult
-from fairfox.statistics.diagnostics import Null, Reliability, find_warnings, leave_out, shuffled
+from fairfox.statistics.diagnostics import Null, find_warnings, shuffled
 from fairfox.statistics.groups import (
-    Certainty,
     agreement,
     default_delta,
     score_unit,
@@ -131,6 +128,8 @@ def run_audit(
     say("reading the table", 0.0)
     inputs = Inputs.read(model, table, reference, options)
     options = inputs.options
+    if options.null and bool(inputs.data.withheld.any()):
+        raise OptionError("null (--null) says nothing about a model that takes the protected column; leave it out")
     if options.certify:
         from fairfox.certificates.certify import certifier  # only where it is asked for
 
@@ -268,8 +267,6 @@ def _null(inputs: Inputs, progress: Progress) -> Null | None:
     options = inputs.options
     if not options.null:
         return None
-    if bool(inputs.data.withheld.any()):
-        raise OptionError("null (--null) says nothing about a model that takes the protected column; leave it out")
     scores, shares = [], []
 
     def say(text: str, done: float) -> None:
@@ -300,47 +297,34 @@ def _result(
 ) -> AuditRecord:
     """Return what was found, with all that statistics say about it."""
     options, limits = inputs.options, Limits.of(inputs, readings.people, null)
-    before, trust = readings.main, _reliability(inputs, readings, limits.delta)
     checks = map_checks(inputs, readings, support, limits)  # of everyone, as gaps are
-    if options.abstain:
-        readings = leave_out(readings, trust.left_out, test=measured_name(options))
     main = readings.main
-    if main.counterfactuals is not None and inputs.protected_values is inputs.fitting:
-        trust = replace(trust, rows=main.counterfactual)
-    certainty = _certainty(inputs, readings, before, limits, streamed)
+    certainty = limits.rule.certainty(main, limits.everyones, inputs.predictions).without(main.abstained)
+    if streamed is not None and streamed.threshold is not None and certainty.p_values is not None:
+        certainty = replace(certainty, significant=certainty.p_values <= streamed.threshold.p)
     mapped, decisions, predicts = readings.moved.counterfactual, decisions_of(inputs), performance_of(inputs)
+    certificates = _certificates(model, inputs, readings, limits, progress) if options.certify else None
     progress("explaining", 0.92)
     found = AuditRecord(
         scores=main.score, effect=main.effect, abstained=main.abstained, reasons=main.reasons, worst=main.variable,
         interval=certainty.interval, sampling=certainty.sampling, flagged=certainty.flagged,
         confident=certainty.confident, p_values=certainty.p_values, significant=certainty.significant,
         predictions=inputs.predictions, encoded=readings.people.x, ids=inputs.data.ids,
-        findings=findings_of(inputs, readings, before, limits, null, streamed, decisions),
+        findings=findings_of(inputs, readings, limits, null, streamed, decisions),
         counterfactual=mapped, features=explain(
             inputs.target, readings, seed=options.seed, batch_size=options.batch_size, aligned=options.info.aligned),
         counterfactual_table=None if mapped is None else inputs.encoding.own_table(mapped),
         delta=limits.delta, deltas=limits.by_group, test=options.main, unit=score_unit(options, inputs.target.unit),
         meaning=options.info.meaning + (_HELD.format(", ".join(options.given)) if options.given else ""),
-        warnings=(*_warnings(inputs, readings, trust, streamed, checks), *label_warnings(inputs, predicts)),
+        warnings=(*_warnings(inputs, readings, streamed, checks), *label_warnings(inputs, predicts)),
         weights=inputs.data.weights, performance=predicts,
         checks=readings.checks.get(options.info.base if options.info.aligned else options.main, {}),
         comparison=_comparison(readings, skipped or {}) if options.runs_all else None,
         settings=_settings(type(model).__name__, inputs, limits.shares, seconds=perf_counter() - started),
-        certificates=_certificates(model, inputs, readings, limits, progress) if options.certify else None,
-        reliability=trust, null=null, map_checks=checks, still=readings.still, streamed=streamed,
+        certificates=certificates, refits=main.refits, null=null, map_checks=checks, still=readings.still,
+        streamed=streamed,
     )  # fmt: skip
     return found if decisions is None else replace(found, intersections=intersections_of(found, decisions))
-
-
-def _certainty(
-    inputs: Inputs, readings: Readings, before: Measurement, limits: Limits, streamed: Streamed | None
-) -> Certainty:
-    """Return who is over delta and how sure that is, as judged before anybody was left out."""
-    found = limits.rule.certainty(before, limits.everyones, inputs.predictions, readings.people.protected)
-    found = found.without(readings.main.abstained)
-    if streamed is None or streamed.threshold is None or found.p_values is None:
-        return found
-    return replace(found, significant=found.p_values <= streamed.threshold.p)
 
 
 def _comparison(readings: Readings, skipped: Mapping[str, str]) -> TestComparison:
@@ -379,29 +363,13 @@ def _certificates(
     )  # fmt: skip
 
 
-def _reliability(inputs: Inputs, readings: Readings, delta: float) -> Reliability:
-    """Return what disagreement and distance are computed from, before anybody is left out."""
-    main = readings.main
-    return Reliability(
-        refits=main.refits,
-        delta=delta,
-        silent=main.abstained,
-        variable=main.variable,
-        klass=main.klass,
-        real=readings.people if inputs.protected_values is None else inputs.protected_values,
-        share=inputs.options.abstain,
-        seed=inputs.options.seed,
-    )
-
-
 def _warnings(
-    inputs: Inputs, readings: Readings, trust: Reliability, streamed: Streamed | None, checks: Sequence[MapCheck]
+    inputs: Inputs, readings: Readings, streamed: Streamed | None, checks: Sequence[MapCheck]
 ) -> tuple[str, ...]:
-    options, inferred, people = inputs.options, readings.inferred.sum(0).tolist(), len(inputs.data)
+    inferred, people = readings.inferred.sum(0).tolist(), len(inputs.data)
     if streamed is not None:
         inferred, people = [each.tally.inferred for each in streamed.variables.values()], streamed.tally.people
-    distance = None if options.abstain is None else trust.distance  # it costs time
-    found = find_warnings(inputs, readings, distance, inferred=inferred, people=people)
+    found = find_warnings(inputs, readings, inferred=inferred, people=people)
     same = inputs.hashes["rows_sha256"] == inputs.hashes["reference_sha256"]
     return (*found, *[_SAME_PEOPLE] * same, *(text for check in checks for text in check.warnings))
 

@@ -15,14 +15,16 @@ from torch import Tensor
 
 from fairfox.data.dataset import group_name
 from fairfox.data.files import write_text, written_whole
+from fairfox.data.table import verb
 from fairfox.errors import DataError
 from fairfox.findings import RATES, AuditRecord
-from fairfox.report.people import comparators, person_contributions, row_ids, rows_at
-from fairfox.report.sentences import summary_lines, verdict_lines
+from fairfox.report.people import comparators, own_sign, person_contributions, row_ids, rows_at
+from fairfox.report.sentences import largest_groups, summary_lines, verdict_lines
 from fairfox.report.text import amount, people, percent
 from fairfox.statistics.verdict import Verdict
 
 _MOST_GROUPS, _MOST_REASONS = 4, 3  # that are printed
+_TURNED = {"effect": "effect", "lower": "upper", "upper": "lower"}  # of an effect with the other sign
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,12 +98,12 @@ class AuditResult:
         numbers = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count is not None)
         verdict = f"Cannot tell. {self.verdict.reason}" if record.verdict is None else verdict_lines(record)[0]
         lines = [verdict, f"{people(tally.people)}: {numbers} (test {self.test}, delta {self.delta:g})"]
-        for group in record.groups[:_MOST_GROUPS]:
+        for group in largest_groups(record.groups, _MOST_GROUPS):
             mean = amount(group.mean_effect, record.unit, sign=True)
             effect = "" if group.mean_effect is None else f"mean effect {mean}, "
             lines.append(f"  {group.name}: {people(group.people)}, {effect}{percent(group.share_flagged)} flagged")
         more = len(record.groups) - _MOST_GROUPS
-        lines += [f"  and {more} more groups (result.groups)"] if more > 0 else []
+        lines += [f"  and {more} more {verb(more, 'group', 'groups')} (result.groups)"] if more > 0 else []
         lines += [f"Warnings: {len(self.warnings)} (result.warnings)"] if self.warnings else []
         return "\n".join([*lines, 'More: result.people, result.features, result.to_html("report.html")'])
 
@@ -142,11 +144,12 @@ class AuditResult:
     def people(self) -> Any:
         """A table with a row per person.
 
-        `row_id` is the id, or the row number from 0. `effect` is the change of `prediction` as a member of the other
-        `group`, `lower` to `upper` its interval, `score` what is compared with delta: |effect| for most tests.
-        `flagged`: score > delta. `confident`: the whole interval is beyond delta. `significant`: on the false-discovery
-        list; the verdict counts these. `reasons` are the features that add most to the effect. `abstained` people are
-        not judged, for the reason in `abstained_because`. The Parquet file has more columns.
+        `row_id` is the id, or the row number from 0, not the index of a data frame. `effect` is the change of
+        `prediction` as a member of the other `group`; of a number, with a higher one. `lower` to `upper` is its
+        interval. `score` is what is compared with delta: |effect| for most tests. `flagged`: score > delta.
+        `confident`: the whole interval is beyond delta. `significant`: on the false-discovery list; the verdict counts
+        these. `reasons` are the features that add most to the effect. `abstained` people are not judged, for the reason
+        in `abstained_because`. The Parquet file has more columns.
         """
         return self._table(self._people)
 
@@ -212,7 +215,9 @@ class AuditResult:
             who = f"{len(rows)} people have" if rows else "No person has"
             kind = "row number" if self.record.ids is None else "id"
             raise DataError(f"{who} the {kind} {id!r}; the column row_id of result.people has everyone's")
-        row = self._people.slice(rows[0], 1).to_pylist()[0]
+        row, sign = self._people.slice(rows[0], 1).to_pylist()[0], own_sign(self.record, rows[0])
+        if sign < 0 and not row["abstained"]:
+            row |= {name: None if row[other] is None else -row[other] for name, other in _TURNED.items()}
         table = self.record.counterfactual_table
         after = {} if table is None or row["abstained"] else rows_at(self.record, table, rows).to_pylist()[0]
         (alike,) = comparators(self.record, rows)
@@ -220,7 +225,7 @@ class AuditResult:
         return Person(
             id=row["row_id"],
             towards=self.record.towards[rows[0]],
-            features=dict(person_contributions(self.record, rows[0], ask=True)),
+            features={name: sign * own for name, own in person_contributions(self.record, rows[0], ask=True)},
             counterfactual=after,
             comparators=dict(zip(ids, self.predictions[alike].tolist(), strict=True)),
             **{f.name: row[f.name] for f in fields(Person) if f.name in row},

@@ -18,7 +18,6 @@ from fairfox.errors import ColumnError, DataError, ModelError, OptionError
 from fairfox.findings import AuditRecord
 from fairfox.report.files import scores_table
 from fairfox.result import AuditResult
-from fairfox.statistics.diagnostics import distance
 
 pytestmark = pytest.mark.brief
 
@@ -122,6 +121,8 @@ def test_small_groups_are_warned_about():
     people = people.assign(name="p1", paid=1)
     result = audited(by_income, people, **(once | {"protected": "race"}))
     assert any("'a' (3.3 %)" in text and "--merge-rare" in text for text in result.warnings)
+    merged = audited(by_income, people, **(once | {"protected": "race", "merge_rare": 0.01})).warnings
+    assert [text for text in merged if "'a' (3.3 %)" in text and "--merge-rare" not in text]
     assert any("The ids in 'name' repeat: there are 1 for 600 people" in text for text in result.warnings)
     assert any("The label 'paid' has fewer than two values" in text for text in result.warnings)
 
@@ -209,9 +210,22 @@ def test_a_reference_that_spells_the_groups_otherwise_is_refused():
         audited(by_income, table(), **QUICK, reference=reference)
 
 
-def test_log_odds_are_noticed():
+def test_groups_and_labels_that_differ_only_in_spaces_or_capitals_are_named():
+    people = table()
+    people["paid"] = people["paid"].map({0: "no", 1: "yes"})
+    people.loc[::7, "paid"] = "Yes "
+    people.loc[::5, "sex"] = people["sex"].str.lower() + " "
+    found = audited(by_income, people, **QUICK).warnings
+    said, of_label = (text for text in found if "spaces or capitals" in text)
+    assert of_label.startswith("'Yes ', 'yes' are separate values of 'paid', although only spaces or capitals differ")
+    assert said.startswith("'Female', 'Male', 'female ', 'male ' are separate groups of 'sex'")
+
+
+def test_log_odds_and_decisions_are_noticed():
     result = audited(lambda t: (t["income"] - 3300) / 400, table(), **QUICK)
     assert any("if they are log-odds" in text for text in result.warnings)
+    decided = audited(lambda t: (t["income"] > 3300) * 1.0, table(), **QUICK)
+    assert any("The model returns only 0 and 1" in text for text in decided.warnings)
 
 
 def test_numbers_that_came_as_text_are_named_in_warnings_and_where_a_model_fails():
@@ -563,83 +577,3 @@ def test_what_hours_explain_is_no_effect_once_they_are_given():
     assert kept.meaning.startswith(plain.meaning)
     assert kept.meaning.endswith("and with them what they explain of the others: hours.")
     assert ", given hours; the limit is 5 %." in AuditResult(kept).summary()
-
-
-def test_the_most_doubtful_are_abstained_from_and_the_others_keep_their_numbers(plain: AuditRecord):
-    left = audited(by_income, table(), **QUICK, abstain=0.1)
-    gone, finding = left.abstained, left.findings[0]
-    assert int(gone.sum()) == 40
-    assert left.abstained_by_reason == {"the refits disagree": 40}
-    assert plain.doubt[gone].min() > plain.doubt[~gone].max()
-    assert torch.equal(left.doubt, plain.doubt)
-    for name in ("scores", "effect", "interval", "flagged", "p_values", "significant", "counterfactual"):
-        assert torch.equal(getattr(left, name)[~gone], getattr(plain, name)[~gone])
-    assert left.verdict == plain.verdict  # those who stay were chosen for how little their refits scatter
-    for part in (left.scores, left.effect, left.interval, left.flagged, finding.scores, finding.flagged):
-        assert not part[gone].any()
-    assert finding.abstained.tolist() == gone.tolist()
-    assert finding.effects[gone].isnan().all()
-    women = torch.tensor([g == "Female" for g in finding.group])
-    assert finding.groups[0].people == int(women.sum())
-    assert finding.groups[0].mean_effect == pytest.approx(float(plain.effect[women & ~gone].mean()))
-    assert finding.groups[0].share_flagged == pytest.approx(float(plain.flagged[women & ~gone].double().mean()))
-    assert left.features.effect.per_person[gone].isnan().all()
-    assert (left.settings["abstain"], plain.settings["abstain"]) == (0.1, None)
-    assert left.map_checks == plain.map_checks  # of everyone
-
-
-def test_asking_for_doubt_alone_changes_no_number_and_unasked_nothing_is_written(plain: AuditRecord):
-    asked = audited(by_income, table(), **QUICK, abstain=0)
-    assert torch.equal(plain.scores, asked.scores)
-    names = scores_table(plain).column_names
-    assert scores_table(asked).column_names == [*names, "doubt", "distance"]
-    assert scores_table(asked).select(names) == scores_table(plain)
-    assert not [text for text in plain.warnings if "resemble nobody" in text]
-    assert "left out" not in AuditResult(plain).summary()
-
-
-def test_counterfactuals_are_held_against_the_people_the_map_was_fitted_on():
-    people, others = table(200), table(400, seed=1)
-    result = audited(by_income, people, **QUICK, reference=others, abstain=0)
-    assert len(result.reliability.real) == 400
-    assert float(result.distance.median()) == pytest.approx(1.0, abs=0.2)
-    alone = audited(by_income, people, **QUICK)
-    assert len(alone.reliability.real) == 200
-
-
-def test_of_several_variables_everyone_is_held_against_the_group_that_counts_for_them():
-    people = table(400).drop(columns="name")
-    result = audited(
-        by_income, people, protected=["sex", "job", "age"], label="paid", refits=2, folds=2, abstain=0.2, gate=False
-    )
-    assert 0 < int(result.abstained.sum()) <= 80
-    assert torch.equal(result.distance.isnan(), result.abstained)
-    real, job = result.reliability.real, (result.worst == 1) & ~result.abstained
-    assert 0 < int(job.sum()) < result.judged
-    levels = result.findings[1].levels
-    places = torch.tensor([float(levels.index(result.towards[n])) for n in job.nonzero()[:, 0].tolist()])
-    expected = distance(result.counterfactual[job], places, real.x, real.c[:, 1])
-    torch.testing.assert_close(result.distance[job], expected)
-
-
-def test_a_test_without_a_map_has_doubts_and_no_distance():
-    net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1), nn.Sigmoid())
-    people = table(200)
-    people["income"] /= 1000
-    result = audited(net, people, **QUICK, columns=["income"], test="faux", abstain=0.1)
-    assert result.distance is None
-    assert result.share_left_out == pytest.approx(0.1)
-    assert scores_table(result)["distance"].null_count == 200
-    assert audited(by_income, people, **QUICK, test="fta").doubt is None  # it is never fitted
-
-
-def test_who_is_left_out_has_no_certificate_and_is_in_no_reading():
-    people = table(200)
-    tree = HistGradientBoostingClassifier(max_iter=5, random_state=0).fit(people[["income", "age"]], people["paid"])
-    options = QUICK | {"columns": ["income", "age"], "label": None}
-    result = audited(tree, people, **options, abstain=0.2, certify=True)
-    assert 0 < int(result.abstained.sum()) <= 40
-    assert result.certificates.largest.isnan().tolist() == result.abstained.tolist()
-    readings = result.findings[0].readings()
-    judged = ~result.abstained
-    assert readings["total"].mean_absolute == pytest.approx(float(result.findings[0].total[judged].abs().mean()))

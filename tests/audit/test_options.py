@@ -184,12 +184,6 @@ def test_settings_that_belong_nowhere_are_refused_before_any_work(given: dict[st
         ({"delta_from_null": True}, "add null=5"),
         ({"delta_from_null": True, "null": 2, "delta": 0.1}, "omit delta"),
         ({"null": -1}, "null is -1; expected a whole number of at least 0"),
-        ({"abstain": 1.0}, "abstain is 1.0; expected a number from 0 to below 1"),
-        ({"abstain": float("nan")}, "abstain is nan; expected a number"),
-        ({"abstain": True}, "abstain is True; expected a number"),
-        ({"abstain": 0.0, "refits": 1}, r"refits is 1, but abstain \(--abstain\) needs at least 2"),
-        ({"abstain": 0.1, "test": "fta"}, "fta fits nothing, so no refits can disagree"),
-        ({"abstain": 0.1, "delta": 0}, r"delta is 0, but abstain \(--abstain\) compares the disagreement"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_any_table_is_read(given: dict[str, Any], message: str):

@@ -32,7 +32,6 @@ from tests.support import (
     make_finding,
     make_result,
     many_result,
-    with_doubt,
     with_finding,
     without_sign,
 )
@@ -162,22 +161,6 @@ def test_signed_contributions_belong_to_the_variable_that_attained_the_score():
     weight = torch.tensor([1.0 + n % 4 for n in rows])
     expected = float((0.6 * result.effect[rows] * weight).sum() / weight.sum())
     assert result.effect_by_group["race=Black"]["postcode"] == pytest.approx(expected)
-
-
-def test_doubt_and_distance_are_those_of_the_reliability_and_unknown_without_one():
-    result = with_doubt(example_result())
-    assert result.doubt[[0, 37, 39]].tolist() == pytest.approx([0.0, 0.5, 1.0])
-    assert result.distance[[0, 36]].tolist() == [1.0, 4.0]
-    assert result.distance[37:].isnan().all()
-    assert (result.abstain, result.median_distance) == (0.075, 1.0)
-    plain = example_result()
-    assert plain.abstain is plain.doubt is plain.distance is plain.median_distance is None
-    assert plain.share_left_out == 0.0
-
-
-def test_the_median_distance_of_nobody_is_nan():
-    result = with_doubt(example_result(abstained=torch.ones(PEOPLE, dtype=torch.bool)))
-    assert math.isnan(result.median_distance)
 
 
 KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}
@@ -340,6 +323,18 @@ def test_without_anybody_of_the_other_group_there_are_no_comparators():
     alone = with_finding(record, group=("Female",) * PEOPLE)
     assert AuditResult(alone).person(2).comparators == {}
     assert view(alone)["people"]["rows"]  # the page is made too
+
+
+def test_a_person_whose_number_goes_down_has_the_effect_of_that():
+    ages = np.arange(20.0, 80.0)  # the oldest can only be compared with younger people
+    table = pd.DataFrame({"age": np.tile(ages, 5), "x": np.tile(ages, 5) / 100})
+    options = {"protected": "age", "columns": ["x"], "options": {"refits": 2, "folds": 2}}
+    result = fairfox.audit(lambda rows: rows["x"], table, **options)
+    oldest = result.person(len(table) - 1)
+    assert oldest.towards.startswith("age - ")
+    assert oldest.effect == pytest.approx(oldest.counterfactual["x"] - 0.79, abs=0.01)
+    assert oldest.lower < oldest.effect < oldest.upper < 0
+    assert oldest.features["x"] == pytest.approx(oldest.effect)
 
 
 def test_a_result_can_be_copied_and_its_copy_asks_no_model():

@@ -100,7 +100,7 @@ def test_people_of_a_sample_keep_their_row_numbers_and_rows(folder: Path):
         (["-c", "sex", "--test", "all", "--settings", "steps=5"], "as in fliptest.steps"),
         (["-c", "sex", "--test", "counterfactual", "--settings", "graph=5"], "give it with --graph FILE"),
         (["-c", "sex", "--test", "fliptest", "--settings", "weight=inf"], "expected a finite number"),
-        (["-c", "sex", "--abstain", "nan"], "nan is not"),
+        (["-c", "sex", "--fdr", "nan"], "nan is not"),
     ],
 )
 def test_nonsense_options_are_refused_in_one_sentence(folder: Path, options: list[str], message: str):

@@ -130,7 +130,15 @@ def test_numbers_between_the_decimals_stay_where_they_are():
         (
             [f"name {i}" for i in range(60)],
             None,
-            "Column 'v' has 60 different values in 60 rows, too many for categories; read it as numbers",
+            "Column 'v' has 60 different values in 60 rows, too many for categories; drop it .*, or name it as the id",
+        ),
+        ([f"{k},5" for k in range(60)], None, "Column 'v' holds numbers with commas, such as '0,5', so it is read as"),
+        ([f"1,{k:03}.25" for k in range(60)], None, "with commas, such as '1,000.25', .* as a number such as 1234.5"),
+        ([*map(str, range(60)), "n/a?"], None, "Column 'v' holds 'n/a[?]' among numbers, so it is read as text; write"),
+        (
+            [f"2024-01-31 9:{k:02}" for k in range(60)],
+            None,
+            "Column 'v' holds dates such as '2024-01-31 9:00'; convert",
         ),
     ],
 )

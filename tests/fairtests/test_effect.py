@@ -28,7 +28,7 @@ class Shift:
         gone = torch.zeros(len(data), dtype=torch.bool)
         if self.skipped is not None:
             gone[self.skipped] = True
-        return Mapped(data.x + self.by, gone, "has no counterpart")
+        return Mapped(data.x + self.by, gone, {"has no counterpart": gone})
 
 
 def measured(model: Any, data: Dataset = DATA, **options: Any) -> Any:

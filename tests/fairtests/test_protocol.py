@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairfox.data.contrasts import Contrast, derivatives, moves
+from fairfox.data.contrasts import HIGHER, LOWER, Contrast, derivatives, moves
 from fairfox.data.dataset import Dataset, Protected
 from fairfox.fairtests.protocol import NOBODY, away_from_own, combine, join_measurements
 from fairfox.maps.protocol import UNKNOWN
@@ -71,7 +71,7 @@ def test_each_variable_has_a_worst_case_of_its_own():
     assert race.klass.tolist() == [1, 0]
     assert sex.abstained.tolist() == [False, True]
     assert sex.reasons == (None, NOBODY)
-    assert age.klass.tolist() == [0, 1]  # down, up
+    assert age.klass.tolist() == [LOWER, HIGHER]
     torch.testing.assert_close(age.effect, torch.tensor([-0.2, -2.0]))
 
 

@@ -209,7 +209,7 @@ OF_COMPARE = {**OF_FIT, **OF_SCORE} | _pool("""
 --margin 0 1; --columns-b f0 f1 ''; --no-gate; --direct; --balance
 """)
 OF_AUDIT = OF_COMPARE | _pool("""
---abstain 0 0.1 0.99 1; --batch-size 1 7 0 1e3; --cannot-tell pass fail maybe; --null 1 -1; --include-rows;
+--batch-size 1 7 0 1e3; --cannot-tell pass fail maybe; --null 1 -1; --include-rows;
 --certify; --delta-from-null; --refitz 1
 """)
 OF_PLAN = _pool("""

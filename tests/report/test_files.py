@@ -29,7 +29,6 @@ from tests.support import (
     example_table,
     many_result,
     nameless,
-    with_doubt,
     with_finding,
     without_sign,
 )
@@ -241,13 +240,3 @@ def test_certificates_are_two_columns_where_they_were_asked_for():
     assert table["certificate"][0].as_py() == pytest.approx(float(result.scores[0]) + 0.06)
     assert [row for row, value in enumerate(table["certificate"].to_pylist()) if value is None] == [5, 38, 39]
     assert table["certificate_reason"].to_pylist() == [None] * 5 + ["a category changes on the way"] + [None] * 34
-
-
-def test_doubt_and_distance_are_two_columns_where_abstaining_was_asked_for():
-    plain, table = scores_table(example_result()), scores_table(with_doubt(example_result()))
-    assert table.column_names == [*plain.column_names, "doubt", "distance"]
-    assert table["doubt"].to_pylist()[-4:] == pytest.approx([0.0, 0.5, 1.0, 1.0])  # it says why people are left out
-    assert table["distance"].to_pylist()[-4:] == pytest.approx([4.0, None, None, None])
-    unasked = with_doubt(example_result(), share=None)
-    assert scores_table(unasked) == plain
-    assert unasked.doubt is not None

@@ -19,7 +19,6 @@ from fairfox.report.sentences import (
     meanings,
     over_words,
     reading_words,
-    reliability_lines,
     through_lines,
     variable_lines,
     verdict_lines,
@@ -33,7 +32,6 @@ from tests.support import (
     example_certificates,
     example_result,
     many_result,
-    with_doubt,
     with_finding,
     without_sign,
 )
@@ -54,7 +52,7 @@ def test_the_verdict_comes_first_then_who_which_way_how_sure_and_how_many():
         "FAIL: 19 of 38 people are affected.",
         f"Mean change of the prediction as members of the other group: sex=Female {women:+.1f} points and sex=Male "
         f"{men:+.1f} points.",
-        "Mean size of the effect: 6 points (95 % interval 5.0 to 7 points).",
+        "Mean size of the effect: 6 points (95 % interval 5.0 to 7.0 points).",
         "Tipping point: none. The model fails at every persistence, even if ranks do not carry over at all.",
         "Significant: 19 (false discovery rate: 10 %). Flagged: 23 (|effect| > 5 points). Confident: 19 (whole "
         "interval beyond 5 points).",
@@ -63,6 +61,15 @@ def test_the_verdict_comes_first_then_who_which_way_how_sure_and_how_many():
         "Next: unless a feature is a valid reason (--given), fairfox repair lowers the effect without training the "
         "model again, and fairfox alternatives finds what else does, and what it costs.",
     ]
+    assert verdict_lines(judged(example_result(), word="cannot tell"))[-1].startswith("Next: audit more people (")
+
+
+def test_of_many_groups_the_largest_are_named_in_their_usual_order():
+    finding = example_result().findings[0]
+    groups = [replace(finding.groups[0], level=str(k), people=k, mean_effect=0.1) for k in range(8)]
+    (line,) = direction_lines(example_result(), replace(finding, groups=tuple(groups)))
+    each = ", ".join(f"sex={k} +10 points" for k in range(2, 8))
+    assert line.endswith(f": {each} and 2 more groups")
 
 
 def test_without_intervals_there_is_no_verdict_and_that_is_said():
@@ -160,32 +167,6 @@ def test_the_words_of_a_proof_say_of_which_way_and_in_what_unit():
     result = many_result()
     many = certificate_lines(replace(result, certificates=example_certificates(result)))
     assert "on the path to their counterfactual row changes the prediction by more than delta: " in many[0]
-
-
-def test_who_is_left_out_follows_the_verdict_where_abstaining_was_asked_for():
-    result = with_doubt(example_result())
-    (described,) = reliability_lines(result)
-    assert described == (
-        "1 of 40 people (2.5 %) is left out, but for the verdict: the refits disagree about them most; the median "
-        "counterfactual is 1.00 times as far from real people as these are from each other."
-    )
-    assert described in verdict_lines(result)
-    assert "1 person not judged: the refits disagree." in verdict_lines(result)
-    weights = torch.ones(PEOPLE)
-    weights[37] = 11.0
-    assert (
-        "1 of 40 people (22.0 % by weight) is left out, but" in reliability_lines(replace(result, weights=weights))[0]
-    )
-
-
-def test_of_doubt_nothing_is_said_unasked_and_little_where_nobody_is_left_out_or_moved():
-    asked = with_doubt(example_result(), share=0.0)
-    assert reliability_lines(asked)[0].startswith("Nobody is left out because the refits disagree; the median ")
-    unmoved = replace(asked, reliability=replace(asked.reliability, rows=None))
-    assert reliability_lines(unmoved) == ["Nobody is left out because the refits disagree."]
-    unasked = with_doubt(example_result(), share=None)
-    assert reliability_lines(unasked) == []
-    assert verdict_lines(unasked) == verdict_lines(example_result())
 
 
 def test_what_is_special_about_a_variable_is_a_line_each():

@@ -29,7 +29,6 @@ from tests.support import (
     example_certificates,
     example_result,
     many_result,
-    with_doubt,
     with_finding,
     without_sign,
 )
@@ -46,13 +45,13 @@ MODES: dict[str, dict[str, Any]] = {
         "delta": {"sex=Male": 0.1},
     },
     "decisions that turn": {"protected": "sex", "decision_threshold": 0.5},
-    "all that is asked for": {"protected": "sex", "abstain": 0.1, "certify": True, "delta": 0.01},
+    "all that is asked for": {"protected": "sex", "certify": True, "delta": 0.01},
     "every test": {"protected": "sex", "test": "all", "settings": {"fliptest.steps": 20}},
     "no sign": {"protected": "sex", "test": "fta"},
 }
 WANTED = {  # what only some audits have, so that these parts of the schema are used
     "a number, shuffled": ["null"],
-    "all that is asked for": ["certificates", "reliability"],
+    "all that is asked for": ["certificates"],
     "every test": ["comparison"],
 }
 COLUMNS = ["income", "debt"]
@@ -148,22 +147,6 @@ def test_what_is_proved_is_counted_where_it_was_asked_for():
     assert (fields["reading"], fields["certified"], fields["largest"]) == ("total", 0, None)
 
 
-def test_doubt_and_distance_are_summed_up_where_abstaining_was_asked_for():
-    fields = parsed(with_doubt(example_result()))
-    assert fields["reliability"] == {
-        "abstain": 0.075,
-        "left_out": 1,
-        "share_left_out": pytest.approx(1 / 40),
-        "median_distance": 1.0,
-        "far": 1,
-    }
-    assert fields["abstained_by_reason"] == {"no evidence about sex": 2, "the refits disagree": 1}
-    assert parsed(with_doubt(example_result(), share=None)) == parsed(example_result())
-    result = with_doubt(example_result(), share=0.0)
-    unmoved = parsed(replace(result, reliability=replace(result.reliability, rows=None)))["reliability"]
-    assert (unmoved["median_distance"], unmoved["far"]) == (None, None)
-
-
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
     rng = np.random.default_rng(0)
@@ -202,7 +185,6 @@ def test_the_summary_of_an_audit_is_valid(mode: str, table: pa.Table, model: Dec
         example_result(),
         many_result(),
         without_sign(),
-        with_doubt(example_result()),
         example_result(certificates=example_certificates(example_result())),
         with_finding(example_result(), alignment_share=math.nan),
     ],

@@ -52,7 +52,7 @@ def measured(refits: list[Any], c: list[Any], *protected: Protected) -> Measurem
 
 
 def certain(found: Measurement, predictions: list[float], cut: float, *protected: Protected) -> dict[str, list[bool]]:
-    sure = Rule(decision_threshold=cut).certainty(found, 0.05, torch.tensor(predictions), protected)
+    sure = Rule(decision_threshold=cut).certainty(found, 0.05, torch.tensor(predictions))
     marks = {
         "flagged": sure.flagged,
         "confident": sure.confident,
@@ -81,6 +81,13 @@ def test_with_three_classes_a_p_value_counts_two_comparisons():
     assert alone is not None
     assert both is not None
     torch.testing.assert_close(both, (2 * alone).clamp(max=1.0))
+
+
+def test_an_interval_of_a_probability_ends_at_0_and_1_towards_the_first_of_three_classes_too():
+    rising = [[0.1, NAN, NAN], [0.95, NAN, NAN]]  # towards class 0; the second would get more than 1
+    sure = certainty(measured([rising, rising], [1.0, 2.0], RACE), 0.05, 0.1, within=torch.tensor([0.03, 0.2]))
+    torch.testing.assert_close(sure.interval, torch.tensor([[0.1, 0.1], [0.8, 0.8]]))
+    assert sure.possible.tolist() == [True, True]
 
 
 def test_one_refit_flags_but_gives_no_interval():

@@ -44,12 +44,12 @@ def test_where_nothing_scatters_the_answer_is_certain():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((0.04, 0.05, 0.3), {}, "An effect of 0.04 is not above the limit of 0.05"),
+        ((0.04, 0.05, 0.3), {}, "An effect of 0.04 is not above 0.05, so"),
         ((0.08, 0.05, math.nan), {}, "The spread is nan"),
         ((0.08, 0.05, 0.3), {"wanted": 1.0}, "power is 1.0"),
         ((0.08, 0.05, 0.3), {"level": 0.0}, "level 0.0; expected"),
-        ((0.5, 0.0, 1e300), {}, r"An effect of 0.5 above the limit of 0 is too small beside a spread of 1e\+300"),
-        ((5e-324, 0.0, 0.3), {}, "is too small beside a spread of 0.3 for any number of people to show it"),
+        ((0.5, 0.0, 1e300), {}, r"An effect of 0.5 is too close to 0, with a spread of 1e\+300, for any"),
+        ((5e-324, 0.0, 0.3), {}, "with a spread of 0.3, for any number of people to show that it is above"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments, options, message):

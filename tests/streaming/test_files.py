@@ -483,6 +483,7 @@ def test_people_who_do_not_fit_into_memory_are_audited_in_a_stream(folder: Path,
         (["--test", "all"], "--test all needs everyone in memory"),
         (["--delta", "sex=Female=0.1"], "A delta per group needs everyone in memory"),
         (["--decision-threshold", "0.5"], "--decision-threshold needs everyone in memory"),
+        (["--decision-threshold", "0"], "--decision-threshold needs everyone in memory"),
         (["--include-rows"], "--include-rows needs everyone in memory"),
     ],
 )

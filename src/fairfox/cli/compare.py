@@ -15,7 +15,7 @@ from fairfox.cli.progress import progress_bar, say
 from fairfox.errors import FileError, OptionError
 from fairfox.options import DATA, RULE, AuditOptions, split_names
 
-_NOT_HERE = ("max_flagged", "abstain", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
+_NOT_HERE = ("max_flagged", "certify", "folds", "batch_size", "null", "delta_from_null", "owner", "reason")
 _OPTIONS = tuple(name for name in cli.DECLARED if name not in _NOT_HERE)
 _AROUND = (0.25, 0.5, 1.0, 2.0)  # times the people that are needed: what these would show
 _OF_AUDITS = ("a", "b", "table", "margin", "out")  # parameters that two stored audits take
@@ -144,6 +144,7 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
     of the share of people over delta, is above the limit.
     """
     from fairfox.comparison import plan as run
+    from fairfox.report.text import people as people_words
 
     found = run(result, **options)
     click.echo(found.sentence)
@@ -151,9 +152,8 @@ def plan(result: Path | None, *, people: tuple[int, ...], **options: Any) -> Non
         f"The spread is {found.spread:.3g}: the standard error of the {found.measure} times the square root of the "
         "number of people."
     )
-    sizes = people or sorted({max(1, round(share * found.people)) for share in _AROUND})
-    for size in sizes:
-        click.echo(f"{size:>10,} people detect it in {100 * found.power(size):.0f} % of audits")
+    for size in people or sorted({max(1, round(share * found.people)) for share in _AROUND}):
+        click.echo(f"An audit of {people_words(size)} detects it {100 * found.power(size):.0f} % of the time.")
 
 
 @click.command()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Protected
 
-LOWER, HIGHER = 0, 1  # where a continuous variable goes: one standard deviation down or up
+LOWER, HIGHER = -2, -3  # where a number goes: one standard deviation down or up; no class has such a code
 
 
 class Contrast(NamedTuple):
@@ -38,6 +38,11 @@ def derivatives(protected: Sequence[Protected]) -> tuple[Contrast, ...]:
     for v, p in enumerate(protected):
         out += [Contrast(v, k) for k in range(p.outputs)] if p.kind == "categorical" else [Contrast(v)]
     return tuple(out)
+
+
+def directions(contrasts: Sequence[Contrast]) -> Tensor:
+    """Return -1 for contrasts down a number (Q,), since signed values always point up, else +1."""
+    return torch.tensor([-1.0 if contrast.towards == LOWER else 1.0 for contrast in contrasts] or [1.0])
 
 
 def destinations(data: Dataset, contrast: Contrast) -> Tensor:

@@ -8,6 +8,7 @@ missing). Constant columns stay (the model needs them) and carry no information.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -42,6 +43,8 @@ from fairfox.data.table import (
 from fairfox.errors import DataError, OptionError
 
 _MANY_NUMBERS = 10  # different numbers, as texts: a column of as many is hardly one of codes
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+|\d{1,3}([ .,']\d{3})+([.,]\d+)?)")  # also 1234,5 and 1,234.5
+_DATE = re.compile(r"\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\b")  # with or without a time
 _FEW_LEVELS = 50  # that many categories are always allowed
 _ROWS, _ROWS_ON_GPU = 4096, 1 << 16  # that are decoded at a time: of a processor, in its cache
 _FARTHEST = 1e15  # standard deviations: squares of larger numbers are infinite in float32
@@ -425,13 +428,18 @@ def fit_feature(name: str, series: Series, also: Series | None, start: int, forc
     if kind == "continuous":
         return _fit_continuous(name, floats(series)[~missing(series)], start, gone)
     levels = levels_of(series)
-    if _too_many(levels, series):
-        raise DataError(
-            f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
-            f"read it as numbers where it holds some, {_drop(name)}, or name it as the id (id='{name}', --id {name})"
-        )
     known = (*levels, None) if gone else tuple(levels)
-    return Feature(name, "categorical", start, start + len(known), known)
+    f = Feature(name, "categorical", start, start + len(known), known)
+    if _too_many(levels, series):
+        found = f"Column '{name}' has {len(levels)} different values in {len(series)} rows, too many for categories; "
+        if all(isinstance(level, str) and _DATE.match(level) for level in levels):
+            found = f"Column '{name}' holds dates such as '{levels[0]}'; convert it to a number such as the year, "
+        elif mistaken := numbers_as_text(f):
+            found = (
+                f"{mistaken}, so it is read as text; write every value as a number such as 1234.5 or leave it empty, "
+            )
+        raise DataError(f"{found}{_drop(name)}, or name it as the id (id='{name}', --id {name})")
+    return f
 
 
 def _too_many(levels: Sequence[Level], series: Series) -> bool:
@@ -539,12 +547,11 @@ def continuous_values(f: Feature, x: Tensor) -> Tensor:
 def numbers_as_text(f: Feature) -> str:
     """Return how a category looks as if it should be a number; empty where it does not."""
     texts = [level for level in f.levels if isinstance(level, str)]
-    others = [text for text in texts if not text.strip().lstrip("+-").replace(",", ".").replace(".", "", 1).isdigit()]
+    others = [text for text in texts if not _NUMBER.fullmatch(text.strip())]
     if not texts or len(f.levels) < _MANY_NUMBERS or 2 * len(others) > len(f.levels):
         return ""
-    return (
-        f"Column '{f.name}' holds '{others[0]}' among numbers" if others else f"Column '{f.name}' holds numbers as text"
-    )
+    numbers = next((f"numbers with commas, such as '{text}'" for text in texts if "," in text), "numbers as text")
+    return f"Column '{f.name}' holds " + (f"'{others[0]}' among numbers" if others else numbers)
 
 
 def codes_of(f: Feature) -> Tensor:

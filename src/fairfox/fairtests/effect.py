@@ -105,8 +105,9 @@ class Effect:
                     own = slice(len(going))  # the first of several draws
                     gone = mapped.abstained[own].to(here.device)
                     values[m, going, q] = torch.where(gone, torch.nan, found[m])
-                    for row in going[gone.to(going.device)].tolist():
-                        reasons[row] = mapped.reason
+                    for words, who in mapped.reasons.items():
+                        for row in going[who[own].to(going.device)].tolist():
+                            reasons[row] = words
                     if mapped.borrowed is not None:
                         borrowed[going.cpu()] |= mapped.borrowed[own].cpu()
                     if mapped.overshoot is not None:
@@ -145,7 +146,7 @@ class Effect:
         going = (~to.isnan()).nonzero()[:, 0]
         if self.persists:  # a group's people together: ranks map columns whole
             going = going[own[going].argsort(stable=True)]
-        falls = data.protected[contrast.variable].is_continuous and contrast.towards == LOWER
+        falls = contrast.towards == LOWER
         # a black box is called seldom; rows that are equal, as those of people with categories may be, count once
         together = not model.differentiable and (self.several or sum(plan.times) * len(going) <= _AT_ONCE)
         ask = partial(predict_once if self.several and together else predict, model, batch_size=self.batch_size)

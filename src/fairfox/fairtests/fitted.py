@@ -21,6 +21,7 @@ from fairfox.auxiliary.training import on_threads_by_size
 from fairfox.choices.tests import DIRECT, FAIR_TESTS, TOTAL
 from fairfox.data.dataset import Dataset, assign_folds, fitting_order, rows_sha256, with_stand_ins
 from fairfox.data.encoding import Encoding
+from fairfox.data.table import verb
 from fairfox.errors import DataError, FairfoxError, OptionError, installed_versions
 from fairfox.fairtests.effect import ROWS, Effect, Share, alignment_metric, model_alignment
 from fairfox.fairtests.faux import GradientTest
@@ -136,7 +137,6 @@ class FittedTest:
         """
         _check_weights(data, options)
         seed = options.seed if seed is None else seed
-        many = len(data) > _MANY
         say = progress or (lambda text, fraction: None)
         say("training auxiliaries", 0.0)
         own = auxiliaries or Auxiliaries.of(data, options, seed, others)
@@ -146,10 +146,27 @@ class FittedTest:
         needed = readings_of(options, labelled=bool(label) and comparable, takes_protected=takes)
         names = list(dict.fromkeys([*needed, *others]))
         used = own.aligned_by if options.balance else own.plain
-        tests, seconds, failures = _fit_tests(
-            data, options, names, used, needed, everyone=everyone, many=many, seed=seed, progress=say
-        )
-        alone = everyone is None
+        settings, alone = settings_by_test(options), everyone is None
+        if len(data) > _MANY and options.info.base != DIRECT:  # unless it was asked for
+            settings.setdefault(DIRECT, {"steps": _STEPS})
+        how: dict[str, Any] = {name: getattr(options, name) for name in ("hold_others", "refits", "batch_size")}
+        how |= {"auxiliary": used, "seed": seed, "gate": everyone if options.gate and not alone else options.gate}
+        end = perf_counter() + _FITTING * 60 * options.max_minutes / options.folds  # of this fold
+        tests: dict[str, MeasuringTest] = {}
+        seconds: dict[str, float] = {}
+        failures: dict[str, str] = {}
+        for place, name in enumerate(names):
+            start = perf_counter()
+            if start > end and name not in needed:
+                failures[name] = out_of_time(options)
+                continue
+            try:
+                base, given = _test_and_given(name, options)
+                told = partial(_part_done, say, place, len(names), f"fitting: {name}")
+                tests[name] = make_test(base, given=given, settings=settings.get(base), progress=told, **how).fit(data)
+            except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
+                keep_failure(failures, name, error, needed=needed)
+            seconds[name] = perf_counter() - start
         return cls(
             options=options, encoding=encoding, known=_without_features(data), auxiliary=own.plain,
             fitted_on=rows_sha256(data) if alone else "", support=supports(data) if alone else (),
@@ -216,44 +233,6 @@ class FittedTest:
         some = some[~unseen] if 0 < int(unseen.sum()) < len(some) else asked
         how = {"seed": self.options.seed, "batch_size": self.options.batch_size, "rows": rows}
         return tuple(model_alignment(model, some, self.aligned_by, self.metric, **how))
-
-
-def _fit_tests(
-    data: Dataset,
-    options: AuditOptions,
-    names: Sequence[str],
-    auxiliary: Auxiliary,
-    needed: Sequence[str],
-    *,
-    everyone: Dataset | None,
-    many: bool,
-    seed: int,
-    progress: Progress,
-) -> tuple[dict[str, MeasuringTest], dict[str, float], dict[str, str]]:
-    """Return the tests of these names fitted, the seconds each took, and why one that is not needed could not be."""
-    settings = settings_by_test(options)
-    if many and options.info.base != DIRECT:  # unless it was asked for
-        settings.setdefault(DIRECT, {"steps": _STEPS})
-    how: dict[str, Any] = {name: getattr(options, name) for name in ("hold_others", "refits", "batch_size")}
-    how |= {"seed": seed, "gate": everyone if options.gate and everyone is not None else options.gate}
-    end = perf_counter() + _FITTING * 60 * options.max_minutes / options.folds  # of this fold
-    tests: dict[str, MeasuringTest] = {}
-    seconds: dict[str, float] = {}
-    failures: dict[str, str] = {}
-    for place, name in enumerate(names):
-        start = perf_counter()
-        if start > end and name not in needed:
-            failures[name] = out_of_time(options)
-            continue
-        try:
-            own, given = _test_and_given(name, options)
-            told = partial(_part_done, progress, place, len(names), f"fitting: {name}")
-            one = make_test(own, auxiliary=auxiliary, given=given, settings=settings.get(own), progress=told, **how)
-            tests[name] = one.fit(data)
-        except (FairfoxError, ArithmeticError, RuntimeError, ValueError) as error:
-            keep_failure(failures, name, error, needed=needed)
-        seconds[name] = perf_counter() - start
-    return tests, seconds, failures
 
 
 @dataclass(frozen=True)
@@ -350,8 +329,8 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
             known = int((~c.isnan()).sum())
             if known < 2 * fewest:
                 raise DataError(
-                    f"'{p.name}' is known for only {known} people to learn from; at least {2 * fewest} are needed: "
-                    "give more rows, or another reference table"
+                    f"'{p.name}' is known for only {known} {verb(known, 'person', 'people')} to learn from; at least "
+                    f"{2 * fewest} are needed: give more rows, or another reference table"
                 )
             continue
         counts = [int((c == code).sum()) for code in range(len(p.levels))]
@@ -359,8 +338,8 @@ def check_group_sizes(fitting: Dataset, fewest: int = _FEWEST) -> None:
         if smallest < fewest:
             merge = "merge rare classes (merge_rare, --merge-rare), " if len(p.levels) > 2 else ""
             raise DataError(
-                f"Group '{level}' of '{p.name}' has only {smallest} people to learn from; at least {fewest} are "
-                f"needed: {merge}give more rows, or another reference table"
+                f"Group '{level}' of '{p.name}' has only {smallest} {verb(smallest, 'person', 'people')} to learn "
+                f"from; at least {fewest} are needed: {merge}give more rows, or another reference table"
             )
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from fairfox.data.contrasts import HIGHER, Contrast, destinations
 from fairfox.data.dataset import Dataset, Feature, group_name
+from fairfox.maps.protocol import some_of_each
+from fairfox.maps.rank import ranks_of
 
 _LEAST, _MOST = 0.6, 1.4  # of the gap that a map should account for
 _OFF_DATA = 0.05  # the share of rows that may lie off the data
@@ -142,7 +144,7 @@ def check_map(
             names = group_name(p.name, p.levels[group]), group_name(p.name, p.levels[other])
             others = (c == other) & ~here.isnan()
             if bool(others.any()):
-                gap, error = _gap(here, own, others, weights)
+                gap, error = gap_between(here, own, others, weights)
                 least = (deltas or {}).get(names[0], delta) / 2
                 accounted = effect / gap if abs(gap) > max(2 * error, least) else None
         moved = own if shown is None else own & shown.to(own.device)
@@ -220,7 +222,7 @@ def _percent(share: float) -> str:
     return f"{round(100 * share)} %"
 
 
-def _gap(predictions: Tensor, own: Tensor, other: Tensor, weights: Tensor) -> tuple[float, float]:
+def gap_between(predictions: Tensor, own: Tensor, other: Tensor, weights: Tensor) -> tuple[float, float]:
     """Return how much higher one group's mean prediction is than another's, and the standard error of that."""
     means, variance = [], 0.0
     for group in (own, other):
@@ -230,6 +232,33 @@ def _gap(predictions: Tensor, own: Tensor, other: Tensor, weights: Tensor) -> tu
         variance += float((share.square() * (values - mean).square()).sum())
         means.append(mean)
     return means[1] - means[0], variance**0.5
+
+
+def gaps_given(
+    data: Dataset, predictions: Tensor, variable: int, given: tuple[str, ...], *, hold_others: bool
+) -> dict[tuple[int, int], float]:
+    """Return by class and other class how much higher predictions are there, for people with the same given values.
+
+    The prediction is mapped as if it were a feature: to its rank among people of the other class.
+    """
+    width = data.x.shape[1]
+    wide = replace(
+        data,
+        x=torch.cat([data.x, predictions.to(data.x)[:, None]], dim=1),
+        features=(*data.features, Feature("", "continuous", width, width + 1)),
+        withheld=torch.cat([data.withheld, data.withheld.new_zeros(1)]),
+    )
+    some = some_of_each(wide, variable, torch.Generator().manual_seed(0))
+    column = torch.arange(width + 1, device=some.x.device) == width
+    ranks = ranks_of(some, variable, column, seed=0, hold_others=hold_others, given=given)
+    assert ranks is not None
+    c, weights, found = some.c[:, variable], _weights(some), {}
+    for other in range(len(data.protected[variable].levels)):
+        mapped = ranks.map(some, torch.full_like(c, other))
+        for own in c[~mapped.abstained].unique().long().tolist():
+            who = (c == own) & ~mapped.abstained
+            found[own, other] = _mean((mapped.rows - some.x)[who, -1].double().cpu(), weights[who.cpu()])
+    return found
 
 
 def _ranges(x: Tensor, features: Sequence[Feature]) -> Tensor:

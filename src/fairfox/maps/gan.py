@@ -118,8 +118,7 @@ class GanMap(GanSettings):
                 x[rows] = kept_missing(project_blocks(there, data.features), data.x[rows], data.features)
         stay = ~going | lost
         x[lost] = data.x[lost]
-        reasons = [reason for reason, people in ((UNKNOWN, ~going), (NOT_FINITE, lost)) if bool(people.any())]
-        mapped = Mapped(x, stay, " or ".join(reasons), overshoot)
+        mapped = Mapped(x, stay, {UNKNOWN: ~going, NOT_FINITE: lost}, overshoot)
         return with_ranks(mapped, fitted.ranks, data, torch.where(stay, torch.nan, to))
 
     def checks(self) -> dict[str, float]:

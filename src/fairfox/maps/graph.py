@@ -171,15 +171,15 @@ class GraphMap:
         if draws is not None:
             data, to, draws = repeated(data, to, draws)
         there, lost = self.shift.taken(data.c, to)  # (N, V)
-        still = data.c[:, self.needed].isnan().any(1) | to.isnan() | (there == data.c)[:, self.variable]
+        unknown = data.c[:, self.needed].isnan().any(1)
+        still = unknown | to.isnan() | (there == data.c)[:, self.variable]
         going = (~(still | there[:, self.needed].isnan().any(1))).nonzero()[:, 0]
         stay = torch.ones_like(still).index_fill_(0, going, False)
         rows = data.x.clone()
         if len(going):
             own = None if draws is None else draws.taken(going)
             rows[going] = self.followed(data[going], there[going], own).to(rows)
-        reason = lost if bool((stay & ~still).any()) else UNKNOWN if bool(stay.any()) else ""
-        return with_ranks(Mapped(rows, stay, reason), self.withheld_map, data, to)
+        return with_ranks(Mapped(rows, stay, {UNKNOWN: unknown, lost: stay & ~still}), self.withheld_map, data, to)
 
     def followed(self, people: Dataset, there: Tensor, draws: Draws | None = None) -> Tensor:
         """Return people's rows (n, D) for new protected values (n, V), parents first."""

@@ -23,6 +23,7 @@ from fairfox.gradients.relu import ReluNetwork, relu_network
 from fairfox.maps.protocol import (
     FLAT,
     OFF_RANGE,
+    UNKNOWN,
     CounterfactualMap,
     Mapped,
     block_overshoot,
@@ -31,7 +32,7 @@ from fairfox.maps.protocol import (
     where_to,
     who_counts,
 )
-from fairfox.maps.rank import RankMap, ranks_of
+from fairfox.maps.rank import RankMap, ranks_of, with_ranks
 from fairfox.maps.ranks import kept_missing, weighted_least_squares
 from fairfox.models.protocol import Model, row_blocks
 
@@ -107,15 +108,10 @@ class MoveMap:
             x[end.rows], flat[end.rows] = _moved_rows(end, data.x, model, metric=metric, still=still, **how)
         overshoot = block_overshoot(x, data.features)
         x = kept_missing(project_blocks(x, data.features), data.x, data.features)
-        reasons = [(flat, FLAT), (off, OFF_RANGE)]
-        if self.geometry.withheld_map is not None:
-            swapped = self.geometry.withheld_map.map(data, to)
-            x[:, data.withheld] = swapped.rows[:, data.withheld]
-            reasons.append((swapped.abstained & going & ~off, swapped.reason))
-        stay = ~going | torch.stack([gone for gone, _ in reasons]).any(0)
+        stay = ~going | flat | off
         x[stay] = data.x[stay]
-        _, reason = max(reasons, key=lambda each: int(each[0].sum()))  # most people's
-        return Mapped(x, stay, reason, overshoot)
+        mapped = Mapped(x, stay, {UNKNOWN: unknown, FLAT: flat, OFF_RANGE: off}, overshoot)
+        return with_ranks(mapped, geometry.withheld_map, data, to)
 
     def _train(self, data: Dataset, refits: int, *, seed: int) -> Auxiliary:
         auxiliary = copy.copy(self.auxiliary)

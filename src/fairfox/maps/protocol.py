@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations, zip_longest
 from typing import Protocol, Self, runtime_checkable
 
@@ -32,9 +32,19 @@ class Mapped:
 
     rows: Tensor  # (N, D), one-hot blocks as category distributions
     abstained: Tensor  # (N,) bool
-    reason: str = ""
+    reasons: Mapping[str, Tensor] = field(default_factory=dict)  # (N,) bool by reason: whom it keeps from being mapped
     overshoot: Tensor | None = None  # (N,): how far a one-hot entry lay outside [0, 1] before it was put back
     borrowed: Tensor | None = None  # (N,) bool: at whose given values a group is missing
+
+    @property
+    def reason(self) -> str:
+        """All reasons that hold for somebody."""
+        return " or ".join(words for words, who in self.reasons.items() if bool(who.any()))
+
+    def also(self, other: Mapped) -> dict[str, Tensor]:
+        """Return the reasons with those of another map for people whom this one could map."""
+        fresh = {words: who & ~self.abstained for words, who in other.reasons.items()}
+        return {**self.reasons, **{words: who | self.reasons.get(words, who) for words, who in fresh.items()}}
 
 
 class CounterfactualMap(Protocol):

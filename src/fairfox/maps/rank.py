@@ -179,12 +179,12 @@ class RankMap:
             moved[going] = found
         left = asked & ~moved
         why = {
+            UNKNOWN: here.isnan(),
             OFF_RANGE: left & known & plan.number,
             UNKNOWN_GIVEN: left & ~known,
             TOO_FEW: left & known & (not plan.number),
         }
-        reason = " or ".join(words for words, who in why.items() if bool(who.any()))
-        return Mapped(rows.to(data.x), ~moved, reason or (UNKNOWN if bool((~moved).any()) else ""), borrowed=borrowed)
+        return Mapped(rows.to(data.x), ~moved, why, borrowed=borrowed)
 
     def _moved(
         self, people: Dataset, own: Tensor, goal: Tensor, places: Places | None, draws: Draws | None
@@ -511,7 +511,15 @@ class ClassValues:
                 yield f.columns, drawn.T.unflatten(1, (-1, len(coupled)))
 
 
-def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:
+def ranks_of(
+    data: Dataset,
+    variable: int,
+    columns: Tensor,
+    *,
+    seed: int,
+    hold_others: bool = False,
+    given: tuple[str, ...] = (),
+) -> RankMap | None:
     """Return the rank map of only these columns (D,); None where there are none.
 
     Weighted rows are resampled.
@@ -519,7 +527,7 @@ def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_o
     if not bool(columns.any()):
         return None
     one_each = data if data.weights is None else resample(data, generator=torch.Generator().manual_seed(seed))
-    return RankMap(variable=variable, only=columns, hold_others=hold_others).fit(one_each)
+    return RankMap(variable=variable, only=columns, hold_others=hold_others, given=given).fit(one_each)
 
 
 def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor) -> Mapped:
@@ -529,10 +537,9 @@ def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor)
     assert ranks.only is not None
     swapped = ranks.map(data, to)
     rows = torch.where(ranks.only.to(data.x.device), swapped.rows, mapped.rows)
-    lost = bool((swapped.abstained & ~mapped.abstained).any())
     stay = mapped.abstained | swapped.abstained
     rows[stay] = data.x[stay]
-    return Mapped(rows, stay, swapped.reason if lost else mapped.reason, mapped.overshoot)
+    return Mapped(rows, stay, mapped.also(swapped), mapped.overshoot)
 
 
 @dataclass
@@ -564,8 +571,7 @@ class SwapMap:
         if not bool(missing.any()):
             return self.ranks.map(data, to)
         mapped = self.ranks.map(data, where_to(data, self.variable, to).masked_fill(missing, torch.nan))
-        others = bool((mapped.abstained & ~missing).any())
-        return replace(mapped, reason=f"{mapped.reason} or {LACKING}" if others else LACKING)
+        return replace(mapped, reasons={**mapped.reasons, LACKING: missing})
 
 
 def own_columns(data: Dataset, variable: int) -> Tensor:

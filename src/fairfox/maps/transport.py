@@ -107,7 +107,7 @@ class TransportMap:
         rows = data.x.clone()
         rows[:, shown] = project_blocks(moved, features)
         rows[stay] = data.x[stay]
-        mapped = Mapped(rows, stay, UNKNOWN if bool(stay.any()) else "", block_overshoot(moved, features))
+        mapped = Mapped(rows, stay, {UNKNOWN: c.isnan()}, block_overshoot(moved, features))
         return with_ranks(mapped, self.withheld_map, data, to)
 
     def checks(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from fairfox.data.dataset import group_name
 from fairfox.findings import RATES, AuditRecord, Finding, Group
 from fairfox.report import text
-from fairfox.report.sentences import signed_word
+from fairfox.report.sentences import compared_group, signed_word
 from fairfox.statistics.groups import flag, people_weights
 from fairfox.statistics.performance import Z95
 
@@ -87,7 +87,7 @@ def _scores_caption(result: AuditRecord, finding: Finding) -> str:
     if finding.effect is not None and finding.kind == "continuous":
         sentences.append(f"Right of zero: they would get a higher prediction with a higher {finding.name}.")
     elif finding.effect is not None:
-        where = "the other group" if len(finding.levels) == 2 else "the group that changes it most"
+        where = "the other group" if len(finding.levels) == 2 else compared_group(finding)
         sentences.append(f"Right of zero: they would get a higher prediction as a member of {where}.")
     sentences += [] if finding.effect is None else ["Left of zero: a lower one."]
     if result.decision_threshold is None:

@@ -28,7 +28,6 @@ from fairfox.report.people import raw_rows, row_ids
 from fairfox.report.sentences import verdict_lines
 from fairfox.report.text import FORMAT, one_line, strict_json
 from fairfox.report.view import alternatives_table, view
-from fairfox.statistics.diagnostics import DISAGREE, FAR
 from fairfox.statistics.intervals import errors_of_intervals
 from fairfox.statistics.paired import Scores
 
@@ -212,7 +211,7 @@ def _picked(record: object, *names: str) -> dict[str, Any]:
 
 
 def _asked_for(result: AuditRecord) -> dict[str, Any]:
-    """Return the parts that only some audits have: certificates, reliability, the null."""
+    """Return the parts that only some audits have: certificates, the null."""
     parts: dict[str, Any] = {}
     if (proved := result.certificates) is not None:
         largest = proved.largest[proved.certified]
@@ -225,12 +224,6 @@ def _asked_for(result: AuditRecord) -> dict[str, Any]:
             "worse_inside": int(proved.worse_inside.sum()),
             "largest": float(largest.max()) if len(largest) else None,
             "uncertified_by_reason": result.uncertified_by_reason,
-        }
-    if result.abstain is not None:
-        parts["reliability"] = {
-            "left_out": result.reasons.count(DISAGREE),
-            **_picked(result, "abstain", "share_left_out", "median_distance"),
-            "far": None if result.distance is None else int((result.distance > FAR).sum()),
         }
     if (streamed := result.streamed) is not None:
         threshold = streamed.threshold
@@ -303,7 +296,7 @@ def _comparison(result: AuditRecord) -> dict[str, Any] | None:
 def scores_table(result: AuditRecord) -> pa.Table:
     """Return scores.parquet: one row per person, the worst case first and then, where there is a choice, contrasts.
 
-    Abstained people have null in every number and flag but the doubt.
+    Abstained people have null in every number and flag.
     """
     away = result.abstained.numpy(force=True)
     names = pa.array(result.variables, pa.string())
@@ -327,9 +320,6 @@ def scores_table(result: AuditRecord) -> pa.Table:
     if result.certificates is not None:
         columns["certificate"] = numbers_column(result.certificates.largest, away)
         columns["certificate_reason"] = pa.array(result.certificates.reasons, pa.string(), mask=away)
-    if result.abstain is not None:
-        columns["doubt"] = numbers_column(result.doubt, np.zeros_like(away))
-        columns["distance"] = numbers_column(result.distance, away)
     more = [] if result.two_groups else [pair for finding in result.findings for pair in _variable_columns(finding)]
     if result.comparison is not None:
         each = zip(result.comparison.tests, result.comparison.scores.unbind(1), strict=True)
@@ -462,10 +452,10 @@ def _options_in(fields: Any) -> dict[str, Any]:
         "unit": fields["unit"],
         "delta": fields["delta"],
         "decision threshold": settings.get("decision_threshold"),
+        "label": settings.get("label"),
         "set of protected variables": [each["name"] for each in variables],
         "set of deltas of single groups": fields.get("deltas") or None,
         "set of given columns": sorted(settings.get("given") or []) or None,
-        "share of people to abstain from": (fields.get("reliability") or {}).get("abstain") or None,
         "setting hold_others": bool(settings.get("hold_others")),
         "setting intersections": bool(settings.get("intersections")),
         "reference group": references or None,

@@ -138,10 +138,7 @@ def _comparator_words(result: AuditRecord, positions: Sequence[int]) -> str:
 def _person(
     result: AuditRecord, position: int, row_id: object, comparators: str, *, named: bool, **rows: Row
 ) -> FlaggedPerson:
-    worst = result.findings[int(result.worst[position])]
-    # The signed values of a number are those of going up, whichever direction counts.
-    down = worst.kind == "continuous" and str(worst.towards[position]).startswith(f"{worst.name} - ")
-    sign = -1.0 if down else 1.0
+    worst, sign = result.findings[int(result.worst[position])], own_sign(result, position)
     flagging = [finding for finding in result.findings if finding.flagged[position]] or [worst]
     flagging.sort(key=lambda finding: -float(finding.scores[position]))
     lower, upper = (None, None) if result.interval is None else result.interval.unbind(1)
@@ -155,8 +152,8 @@ def _person(
         row_id=row_id,
         score=float(result.scores[position]),
         effect=signed(result.effect),
-        lower=signed(upper if down else lower),
-        upper=signed(lower if down else upper),
+        lower=signed(upper if sign < 0 else lower),
+        upper=signed(lower if sign < 0 else upper),
         direct=signed(result.direct),
         significant=None if result.significant is None else bool(result.significant[position]),
         confident=None if result.confident is None else bool(result.confident[position]),
@@ -166,6 +163,13 @@ def _person(
         comparators=comparators,
         **rows,
     )
+
+
+def own_sign(result: AuditRecord, position: int) -> float:
+    """Return -1 where a person's number goes down, since signed values are those of going up, else 1."""
+    worst = result.findings[int(result.worst[position])]
+    down = worst.kind == "continuous" and str(worst.towards[position]).startswith(f"{worst.name} - ")
+    return -1.0 if down else 1.0
 
 
 def person_contributions(result: AuditRecord, position: int, *, ask: bool = False) -> tuple[tuple[str, float], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from torch import Tensor
@@ -12,10 +12,9 @@ from torch import Tensor
 from fairfox.auxiliary.quality import AuxiliaryQuality
 from fairfox.choices.tests import EFFECT, TOTAL
 from fairfox.data.table import verb
-from fairfox.findings import AuditRecord, Finding
+from fairfox.findings import AuditRecord, Finding, Group
 from fairfox.options import AuditOptions
 from fairfox.report.text import amount, cell, ended, heading_unit, joined, number, people, percent
-from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.groups import VARIABLE
 from fairfox.statistics.verdict import tipping_sentence
 
@@ -80,7 +79,7 @@ def verdict_lines(result: AuditRecord) -> list[str]:
 
 def extra_lines(result: AuditRecord) -> list[str]:
     """Return what only some audits find: by chance, proved, left out, of a sample."""
-    return [*_chance_lines(result), *certificate_lines(result), *reliability_lines(result), *stream_lines(result)]
+    return [*_chance_lines(result), *certificate_lines(result), *stream_lines(result)]
 
 
 def headline(result: AuditRecord) -> str:
@@ -111,17 +110,27 @@ def direction_lines(result: AuditRecord, finding: Finding) -> list[str]:
     known = [group for group in finding.groups if group.mean_effect is not None and math.isfinite(group.mean_effect)]
     if not known or not result.is_effect:
         return []
-    each = [f"{group.name} {amount(group.mean_effect, result.unit, sign=True)}" for group in known[:MOST_GROUPS]]
-    more = f" and {len(known) - MOST_GROUPS} more groups" if len(known) > MOST_GROUPS else ""
+    each = [f"{group.name} {amount(group.mean_effect, result.unit, sign=True)}" for group in largest_groups(known)]
+    each += [f"{more} more {verb(more, 'group', 'groups')}"] if (more := len(known) - len(each)) else []
     where = "as members of the other group"
     if finding.kind == "continuous":
         up = f"{finding.name} + "
         step = next((f" ({words.removeprefix(up)})" for words in finding.contrasts if words.startswith(up)), "")
         where = f"with {finding.name} one standard deviation{step} higher"
     elif len(finding.levels) > 2:
-        where = "as members of the group that changes their prediction most"
-    words = joined(each, "and") if not more else ", ".join(each) + more
-    return [f"Mean change of the prediction {where}: {words}"]
+        where = f"as members of {compared_group(finding)}"
+    return [f"Mean change of the prediction {where}: {joined(each, 'and')}"]
+
+
+def largest_groups(groups: Sequence[Group], most: int = MOST_GROUPS) -> list[Group]:
+    """Return the largest groups, in the order they come in."""
+    return sorted(sorted(groups, key=lambda group: -group.people)[:most], key=groups.index)
+
+
+def compared_group(finding: Finding) -> str:
+    """Return the group that people of more than two are compared with, in words."""
+    reference = finding.reference is not None
+    return f"the group {'they are compared with' if reference else 'that changes their prediction most'}"
 
 
 def certainty_lines(result: AuditRecord) -> list[str]:
@@ -132,8 +141,8 @@ def certainty_lines(result: AuditRecord) -> list[str]:
     lines, mean, unit = [], verdict.mean, result.unit
     if mean is not None and result.is_effect:
         of = f" of {verdict.variable}" if len(result.findings) > 1 else ""
-        interval = f"95 % interval {cell(mean.lower, unit)} to {amount(mean.upper, unit)}"
-        lines.append(f"Mean size of the effect{of}: {amount(mean.value, unit)} ({interval}).")
+        interval = f"{cell(mean.lower, unit)} to {cell(mean.upper, unit)}{' points' if heading_unit(unit) else ''}"
+        lines.append(f"Mean size of the effect{of}: {amount(mean.value, unit)} (95 % interval {interval}).")
     lines += [tips] if (tips := tipping_sentence(verdict)) else []
     return [*lines, *(line for f in result.findings if f.verdict is not None for line in common_cause_lines(f))]
 
@@ -147,7 +156,7 @@ def common_cause_lines(finding: Finding) -> list[str]:
         return [f"Not covered: a cause of both {finding.name} and the features that is missing from the table."]
     what = f"the mean effect on {cause.group}"
     if cause.shift is None:
-        shift = f"shifts {cause.feature} by 3 standard deviations"
+        shift = f"shifts {cause.feature}, the number that matters most, by 3 standard deviations"
         return [f"Not even a common cause outside the table that {shift} would explain {what}."]
     deviations = f"{cause.shift:.2g} standard deviation{'' if f'{cause.shift:.2g}' == '1' else 's'}"
     return [
@@ -256,24 +265,12 @@ def certificate_unit(result: AuditRecord) -> str:
     return result.effect_unit if result.certificates is not None and result.certificates.total else result.unit
 
 
-def reliability_lines(result: AuditRecord) -> list[str]:
-    """Return who was left out and how real counterfactual rows look, in a sentence; nothing where not asked for."""
-    if result.abstain is None:
-        return []
-    count, weighted = result.reasons.count(DISAGREE), "" if result.weights is None else " by weight"
-    line = f"{count:,} of {people(len(result))} ({percent(result.share_left_out)}{weighted}) "
-    line += f"{verb(count)} left out, but for the verdict: the refits disagree about them most"
-    line = line if count else "Nobody is left out because the refits disagree"
-    median = result.median_distance
-    if median is None or math.isnan(median):
-        return [f"{line}."]
-    real = f"{median:.2f} times as far from real people as these are from each other"
-    return [f"{line}; the median counterfactual is {real}."]
-
-
 def next_lines(result: AuditRecord) -> list[str]:
-    """Return what to do about a model that fails, in a sentence; nothing for others, repairs and protected numbers."""
-    fails = result.verdict is not None and result.verdict.word == "fails"
+    """Return what to do next, in a sentence; nothing after a PASS, nor a FAIL of a repair or by a protected number."""
+    verdict = result.verdict
+    if verdict is not None and verdict.word == "cannot tell" and result.judged and verdict.allowed > 0:
+        return ["Next: audit more people (fairfox plan says how many), or see what the warnings and the map check say"]
+    fails = verdict is not None and verdict.word == "fails"
     if not fails or result.settings.get("repaired") or all(f.kind == "continuous" for f in result.findings):
         return []
     return [

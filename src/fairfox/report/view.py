@@ -14,9 +14,8 @@ from fairfox.options import GROUPS, AuditOptions
 from fairfox.report import sentences, text
 from fairfox.report.figures import figures, groups_table, make_slider, rates_table, readings_table, why_no_slider
 from fairfox.report.people import people_table
-from fairfox.report.sentences import MOST_GROUPS, signed_word
+from fairfox.report.sentences import signed_word
 from fairfox.report.text import FORMAT, Table, make_table
-from fairfox.statistics.diagnostics import DISAGREE
 from fairfox.statistics.performance import METRICS
 from fairfox.statistics.verdict import tipping_sentence
 
@@ -89,7 +88,7 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
     known = [g for g in finding.groups if g.mean_effect is not None and math.isfinite(g.mean_effect)]
     directions = [
         {"group": g.name, "effect": text.amount(g.mean_effect, result.unit, sign=True), "people": text.people(g.people)}
-        for g in known[:MOST_GROUPS]
+        for g in sentences.largest_groups(known)
     ]
     lines = sentences.direction_lines(result, finding)
     tips = [tipping_sentence(verdict)] if verdict is not None and verdict.tipping is not None else []
@@ -105,7 +104,6 @@ def _verdict(result: AuditRecord) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "lines": [*sentences.extra_lines(result), *map(text.ended, sentences.next_lines(result))],
         "not_judged": [text.ended(line) for line in sentences.not_judged_lines(result)],
-        "counts_left_out": verdict is not None and DISAGREE in result.reasons,
     }
 
 
@@ -163,7 +161,11 @@ def _checks(result: AuditRecord) -> list[dict[str, str]]:
             shift = finding.common_cause.shift if finding.common_cause is not None else None
             add(_WARN if finding.common_cause is None or (shift or 3.0) < 1 else _GOOD, "Common causes", line)
     for name, check in zip(sentences.map_check_names(result), result.map_checks, strict=True):
-        gap = f"accounts for {100 * check.accounted:z.0f} % of the gap between the groups. " if check.accounted else ""
+        gap = (
+            f"accounts for {100 * check.accounted:z.0f} % of the gap between the groups. "
+            if check.accounted is not None
+            else ""
+        )
         apart = 1.0 if check.accounted is None or result.settings.get("given") else check.accounted
         level = _BAD if not 0.3 <= apart <= 2.0 else _WARN if check.warnings else _GOOD
         pairs = f"{text.percent(check.unseen)} (by chance {text.percent(check.unseen_real)})"

@@ -1,11 +1,11 @@
-"""Diagnostics of an audit: disagreement of refits, distance from real people, what chance gives, and warnings."""
+"""Diagnostics of an audit: what chance gives, and warnings."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -23,148 +23,17 @@ from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
 from fairfox.fairtests.readings import Readings
 from fairfox.gradients.jacobian import jacobian
-from fairfox.models.protocol import Model, predict
+from fairfox.models.protocol import TargetModel, predict
 from fairfox.options import AuditOptions
 
-NEAREST = 10  # neighbours: one alone is a matter of luck
-SAMPLED = 1000  # real people of a group that rows are held against; more cost time and say the same
-BLOCK = 4096  # rows at once
-FAR = 3.0  # a counterfactual row beyond this distance looks like nobody real
-DISAGREE = "the refits disagree"  # why the most doubtful are abstained from
 SHARE = 0.95  # of the people who stay below the delta that chance suggests
 _MANY_LACK = 0.1  # share of people without a given value
 _SMALL_GROUP = 0.05
 _DISAGREE = 0.5  # rank correlation of two refits
 _ASKED_AGAIN, _SAME = 20, 1e-3  # people, to see whether a model says the same twice; up to this share of the largest
 _PEOPLE = 2000  # whose gradients are looked at
+_MANY = 20  # people whose predictions are all 0 or 1: hardly by chance
 _STEEP = 100.0  # times the usual gradient
-
-
-def doubt(refits: Tensor, delta: float, *, abstained: Tensor | None = None) -> Tensor:
-    """Return s / (s + |m| + delta) for everyone (N,), from 0 to 1: m and s are mean and spread of the refits (N, M).
-
-    This is the share of disagreement: near 0 the refits agree, from 1/2 they differ by more than the effect and delta
-    together. Without |m|, people with large effects would have the most doubt, however certain these are; without
-    delta, those with almost no effect. Units do not matter. Abstained people (N,) bool have no evidence: 1.
-
-    Example:
-        >>> doubt(torch.tensor([[0.2, 0.2], [0.0, 0.1]]), delta=0.05)
-        tensor([0.0000, 0.4142])
-    """
-    s = refits.std(1)
-    found = s / (s + refits.mean(1).abs() + delta)
-    return found if abstained is None else torch.where(abstained.to(found.device), 1.0, found)
-
-
-def most_doubtful(values: Tensor, share: float) -> Tensor:
-    """Return whom to leave out (N,) bool: the share of people with the most doubt (N,).
-
-    People of equal doubt are treated alike, so it can be fewer, never more.
-    """
-    leave = int(share * len(values) + 1e-9)  # 0.3 * 10 is 2.999...
-    if leave == 0:
-        return torch.zeros_like(values, dtype=torch.bool)
-    most_kept = values.kthvalue(len(values) - leave).values
-    return values > most_kept
-
-
-def distance(rows: Tensor, to: Tensor, people: Tensor, groups: Tensor, *, seed: int = 0) -> Tensor:
-    """Return how far counterfactual rows are from real people (N,), relative to how far those are from each other.
-
-    It is the mean distance to the nearest real people of the row's new group, divided by the same mean among these
-    people. At 1 a row looks as real as they do, at 3 it is three times as far from anyone. NaN where the group has
-    fewer than two people, or a row goes nowhere. A category that is a distribution lies between real people.
-
-    Args:
-        rows: encoded, (N, D).
-        to: the group everyone goes to (N,), as in `groups`; NaN: nowhere.
-        people: real ones, encoded the same (R, D).
-        groups: which group they are of (R,); zeros, in both, where people of all groups are one.
-        seed: of the draw.
-    """
-    out = rows.new_full((len(rows),), torch.nan)
-    for group in to[~to.isnan()].unique():
-        real = people[groups == group]
-        if len(real) > SAMPLED:
-            generator = torch.Generator().manual_seed(seed)
-            real = real[torch.randperm(len(real), generator=generator)[:SAMPLED].to(real.device)]
-        if len(real) < 2:
-            continue
-        count = min(NEAREST, len(real) - 1)
-        among = _nearest(real, real, count, but_oneself=True).mean()
-        own = (to == group).nonzero()[:, 0]
-        gaps = _nearest(rows[own], real, count)
-        out[own] = torch.where(gaps == 0, 0.0, gaps / among)  # among people who are all the same: 0 or infinitely far
-    return out
-
-
-@dataclass(frozen=True)
-class Reliability:
-    """How reliable everyone's score in an audit is, computed on first use."""
-
-    refits: Tensor  # (N, M) values of the refits, before anyone was left out
-    delta: float
-    silent: Tensor  # (N,) bool: whom the test itself abstained from
-    variable: Tensor  # (N,) the protected variable of the contrast that counts
-    klass: Tensor  # (N,) and the class it goes to
-    real: Dataset  # people whom counterfactual rows are held against
-    share: float | None = None  # of the people, to be abstained from; None: nobody asked
-    rows: Tensor | None = None  # (N, D) counterfactual rows; None: the test moves nobody
-    seed: int = 0  # of the draw of real people
-
-    @cached_property
-    def doubt(self) -> Tensor | None:
-        """Everyone's doubt (N,), 1 without evidence; None with one refit, or where every effect counts."""
-        if self.refits.shape[1] < 2 or not self.delta > 0:
-            return None
-        return doubt(self.refits, self.delta, abstained=self.silent)
-
-    @cached_property
-    def left_out(self) -> Tensor:
-        """Who is abstained because the refits disagree (N,) bool."""
-        if not self.share:
-            return torch.zeros_like(self.silent)
-        doubts = doubt(self.refits, self.delta, abstained=self.silent)
-        return most_doubtful(doubts, self.share).to(self.silent.device) & ~self.silent
-
-    @cached_property
-    def distance(self) -> Tensor | None:
-        """How far everyone's counterfactual row is from real people (N,), NaN for abstained people.
-
-        People of all values of a protected number are one group.
-        """
-        if self.rows is None:
-            return None
-        judged = ~self.silent & ~self.left_out
-        out = self.rows.new_full((len(self.rows),), torch.nan)
-        for v, p in enumerate(self.real.protected):
-            own = (judged & (self.variable.cpu() == v)).nonzero()[:, 0].to(out.device)
-            to, groups = self.klass.to(out)[own], self.real.c[:, v]
-            if p.is_continuous:
-                to, groups = torch.zeros_like(to), torch.zeros_like(groups)
-            out[own] = distance(self.rows[own], to, self.real.x, groups, seed=self.seed)
-        return out
-
-
-def leave_out(readings: Readings, who: Tensor, *, test: str) -> Readings:
-    """Return the readings with these people (N,) bool abstained by the main test."""
-    left = readings.main.without(who, DISAGREE, readings.people.x)
-    compared = {name: left if name == test else measured for name, measured in readings.others.items()}
-    return replace(readings, main=left, others=compared)
-
-
-def _nearest(rows: Tensor, real: Tensor, count: int, *, but_oneself: bool = False) -> Tensor:
-    """Return the mean distance to the nearest real people (n,); `but_oneself`: the rows are these people."""
-    means = []
-    for start in range(0, len(rows), BLOCK):
-        gaps = torch.cdist(rows[start : start + BLOCK], real)  # (block, R)
-        if but_oneself:
-            gaps.diagonal(start).fill_(torch.inf)
-        means.append(gaps.topk(count, largest=False).values.mean(1))
-    return torch.cat(means)
-
-
-# --- chance: audits with shuffled protected values -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -204,10 +73,8 @@ def shuffled(c: Tensor, seed: int) -> Tensor:
 # --- warnings ------------------------------------------------------------------------------------------------------
 
 
-def find_warnings(
-    inputs: Inputs, readings: Readings, distance: Tensor | None, *, inferred: Sequence[int], people: int
-) -> list[str]:
-    """Return the warnings of an audit, a sentence each; with distances (N,) also about rows that resemble nobody.
+def find_warnings(inputs: Inputs, readings: Readings, *, inferred: Sequence[int], people: int) -> list[str]:
+    """Return the warnings of an audit, a sentence each.
 
     `inferred` counts the people, by protected variable, whose group is inferred.
     """
@@ -217,14 +84,14 @@ def find_warnings(
         *(
             text
             for v, quality in enumerate(readings.quality)
-            for text in group_warnings(fitting, v, quality, inferred[v], people)
+            for text in group_warnings(fitting, v, quality, inferred[v], people, merged=options.merge_rare is not None)
         ),
+        *_spelling_warnings(inputs.encoding.label_values or (), "value", options.label),
         *_model_warnings(inputs.target, data, predictions),
         *(text for quality in readings.quality for text in quality_warnings(quality)),
         *readings.warnings,
         *_given_warnings(data, readings.main, options),
         *_score_warnings(readings, predictions, options.info),
-        *([] if distance is None else distance_warnings(distance)),
     ]
     if data.ids is not None and len(data) == people and (different := len(set(data.ids))) < people:
         what = f"The ids in '{options.id}' repeat: there are {different:,} for {people:,} people."
@@ -280,9 +147,12 @@ def _given_warnings(data: Dataset, main: Measurement, options: AuditOptions) -> 
 
 
 def group_warnings(
-    fitting: Dataset, variable: int, quality: AuxiliaryQuality, inferred: int, people: int
+    fitting: Dataset, variable: int, quality: AuxiliaryQuality, inferred: int, people: int, *, merged: bool
 ) -> Iterator[str]:
-    """Yield a sentence where groups to learn from are small, and where the groups of people are inferred."""
+    """Yield a sentence where groups to learn from are small, are spelt alike, or are inferred.
+
+    `merged`: rare classes are merged already.
+    """
     p, c = fitting.protected[variable], fitting.c[:, variable]
     weights = torch.ones(len(fitting)) if fitting.weights is None else fitting.weights
     total = weights[~c.isnan()].double().sum()
@@ -290,12 +160,14 @@ def group_warnings(
     small = [f"'{level}' ({100 * share:.1f} %)" for level, share in shares.items() if share < _SMALL_GROUP]
     if small and len(p.levels) > 2:
         who = "Their members" if p.reference is not None else "Their members, and people compared with them,"
+        advice = "" if merged else "; merge rare classes (--merge-rare)"
         yield (
             f"Small groups of '{p.name}' in the fitting rows: {', '.join(small)}. {who} may get a large score by "
-            "chance, or none because so few people do not show what differs; merge rare classes (--merge-rare)."
+            f"chance, or none because so few people do not show what differs{advice}."
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; its scores are imprecise."
+    yield from _spelling_warnings(p.levels, "group", p.name)
     if inferred:
         yield (
             f"'{p.name}' is unknown for {inferred:,} of {people:,} people; the most probable value, predicted from the "
@@ -303,7 +175,16 @@ def group_warnings(
         )
 
 
-def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterator[str]:
+def _spelling_warnings(levels: Sequence[object], what: str, of: str | None) -> Iterator[str]:
+    spellings = Counter(str(level).strip().casefold() for level in levels)
+    if alike := [repr(level) for level in levels if spellings[str(level).strip().casefold()] > 1]:
+        yield (
+            f"{', '.join(alike)} are separate {what}s of '{of}', although only spaces or capitals differ; if they "
+            f"are one {what}, correct the table."
+        )
+
+
+def _model_warnings(target: TargetModel, data: Dataset, predictions: Tensor) -> Iterator[str]:
     empty = [f.name for f in data.features if bool(empty_blocks(data, [f]).any())]
     if empty:
         count = f"{int(empty_blocks(data).sum()):,} of {len(data):,} people"
@@ -312,6 +193,8 @@ def _model_warnings(target: Model, data: Dataset, predictions: Tensor) -> Iterat
         return
     if float(predictions.max() - predictions.min()) == 0:
         yield f"The model predicts {float(predictions[0]):.4g} for everyone: a constant model treats everyone alike."
+    elif len(predictions) >= _MANY and target.unit == "probability" and bool(((predictions * 2 - 1).abs() == 1).all()):
+        yield "The model returns only 0 and 1, so a prediction flips or stays; audit its probabilities (predict_proba)."
     if not target.differentiable or float(predictions.std()) == 0:
         return
     # the direct reading and the gradient tests use gradients; the paper names extreme ones as their limit
@@ -340,14 +223,3 @@ def _score_warnings(readings: Readings, predictions: Tensor, info: TestInfo) -> 
         far = 0.0 if overshoot is None else float((overshoot > 0.5).double().mean())
         if far > 0.05:
             yield f"The {what} leaves the range of real categories for {100 * far:.0f} % of people; take it with care."
-
-
-def distance_warnings(distance: Tensor) -> list[str]:
-    """Return a warning about counterfactual rows that are far from real people, from distances (N,); NaN: unknown."""
-    far, mapped = int((distance > FAR).sum()), int((~distance.isnan()).sum())
-    if not far:
-        return []
-    return [
-        f"The counterfactual rows of {far:,} of {mapped:,} people resemble nobody: they are more than {FAR:g} times as "
-        "far from real people as real people are from each other. Interpret these scores with care."
-    ]

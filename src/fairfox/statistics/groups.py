@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fairfox.choices.tests import TestInfo
-from fairfox.data.contrasts import LOWER
-from fairfox.data.dataset import Dataset, Protected, group_name
+from fairfox.data.contrasts import directions
+from fairfox.data.dataset import Dataset, group_name
 from fairfox.data.table import LARGEST
 from fairfox.errors import OptionError
 from fairfox.fairtests.protocol import Measurement
@@ -42,15 +42,13 @@ class Rule:
     folds: int | None = None
     seed: int = 0
 
-    def certainty(
-        self, measured: Measurement, delta: float | Tensor, predictions: Tensor, protected: Sequence[Protected]
-    ) -> Certainty:
+    def certainty(self, measured: Measurement, delta: float | Tensor, predictions: Tensor) -> Certainty:
         """Return who is over delta (one for all or one each), or whose decision would change, with what certainty."""
         predictions = predictions.to(measured.score)
         within = predictions if self.bounded else None
         if self.decision_threshold is None:
             return certainty(measured, delta, self.fdr, within=within)
-        towards = towards_decision(measured, predictions < self.decision_threshold, protected)
+        towards = towards_decision(measured, predictions < self.decision_threshold)
         assert towards.effect is not None
         limit = decision_limits(predictions, self.decision_threshold)
         sure = certainty(towards, torch.where(towards.effect > 0, limit, torch.inf), self.fdr)
@@ -194,8 +192,7 @@ def certainty(
 
 def _clipped(interval: Tensor, measured: Measurement, predictions: Tensor) -> Tensor:
     """Return intervals (N, 2) of changes of a probability (N,) within what is possible: from 0 to 1."""
-    falls = torch.tensor([contrast.towards == LOWER for contrast in measured.contrasts] or [False])
-    turned = falls[measured.worst.cpu()].to(predictions.device)  # effects of a lower number have the other sign
+    turned = directions(measured.contrasts)[measured.worst.cpu()].to(predictions.device) < 0
     low, high = torch.where(turned, predictions - 1, -predictions), torch.where(turned, predictions, 1 - predictions)
     return torch.stack([interval[:, 0].clamp(low, high), interval[:, 1].clamp(low, high)], dim=1)
 
@@ -220,13 +217,12 @@ def net_share(net: Tensor, groups: Tensor, weights: Tensor) -> float:
     return max(0.0, float(interval(each)[0, 0]))
 
 
-def towards_decision(measured: Measurement, no: Tensor, protected: Sequence[Protected]) -> Measurement:
+def towards_decision(measured: Measurement, no: Tensor) -> Measurement:
     """Return the effects towards the other decision, negative where they point away from it.
 
     `no` (N,) says who has a no now. The contrast that goes furthest towards it counts.
     """
-    down = [protected[c.variable].is_continuous and c.towards == LOWER for c in measured.contrasts]
-    up = torch.where(torch.tensor(down), -1.0, 1.0).to(measured.each)  # numbers are signed as if they always went up
+    up = directions(measured.contrasts).to(measured.each)
     each = measured.each * up * torch.where(no, 1.0, -1.0).to(measured.each)[:, None]
     furthest = each.mean(0).nan_to_num(nan=-torch.inf).argmax(1)
     refits = each.gather(2, furthest.expand(len(each), -1)[..., None])[..., 0].T

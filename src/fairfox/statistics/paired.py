@@ -251,9 +251,10 @@ class Plan:
     @property
     def sentence(self) -> str:
         """The plan in one sentence."""
+        limit = "the limit" if "share" in self.measure else "delta"
         return (
-            f"{self.people:,} people are needed to detect a {self.measure} of {self.size:.4g} above the limit of "
-            f"{self.limit:.4g} in {100 * self.wanted:.0f} % of audits."
+            f"An audit of {self.people:,} people detects that a {self.measure} of {self.size:.4g} is above {limit} "
+            f"({self.limit:.4g}) {100 * self.wanted:.0f} % of the time."
         )
 
 
@@ -284,14 +285,14 @@ def people_needed(size: float, limit: float, spread: float, *, wanted: float = 0
         raise OptionError(f"power is {wanted} and level {level}; expected 0 < level < power < 1, such as 0.05 and 0.8")
     if not size > limit:
         raise OptionError(
-            f"An effect of {size:g} is not above the limit of {limit:g}, so no number of people can show it; "
+            f"An effect of {size:g} is not above {limit:g}, so no number of people can show that it is; "
             "give a larger effect or a lower limit"
         )
     errors = float(scipy.stats.norm.isf(level) + scipy.stats.norm.ppf(wanted))  # that the size must lie above the limit
     root = errors * spread / (size - limit)
     if root > LARGEST:
         raise OptionError(
-            f"An effect of {size:g} above the limit of {limit:g} is too small beside a spread of {spread:g} for any "
-            "number of people to show it; give a larger effect or a smaller spread"
+            f"An effect of {size:g} is too close to {limit:g}, with a spread of {spread:g}, for any number of people "
+            "to show that it is above; give a larger effect or a smaller spread"
         )
     return max(FEWEST, math.ceil(root**2))

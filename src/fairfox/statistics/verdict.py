@@ -64,7 +64,7 @@ class Counted:
         """Return how many people (n,) are marked."""
         each = weight / weight.max()  # equal ones are then ones
         found, reach = (float(np.average(marks.numpy(force=True), weights=each)) for marks in (significant, possible))
-        equal = float(weight.sum() ** 2 / (weight**2).sum())
+        equal = float(each.sum() ** 2 / (each**2).sum())
         return cls(len(significant), int(significant.sum()), int(possible.sum()), found, reach, equal)
 
 
@@ -281,9 +281,12 @@ def verdict_sentence(word: Word, counted: Counted, *, allowed: float, over: str,
         )
         return f"{few} {verb(judged)} too few. At least {needed:,} {who} are needed to pass."
     shares = f"{100 * counted.share_significant:.1f} % to {share(counted.share_possible)}"
-    why = f"{significant:,} to {possible:,} of {judged:,} {who} ({shares}) are affected: their {over}; {limit}."
+    why = f"{significant:,} to {possible:,} of {judged:,} {who} ({shares}) may be affected: their {over}; {limit}."
     between = counted.share_significant <= allowed <= counted.share_possible
     return why if between else f"{why} The difference from the limit could be chance."
+
+
+_ONE_SIDED = 1.645  # standard errors: no more in 95 % of samples
 
 
 class Gap(NamedTuple):
@@ -296,17 +299,29 @@ class Gap(NamedTuple):
     delta: float
     share: float  # of all people, who are in the group
     share_towards: float  # who are in the other one
+    error: float = 0.0  # standard error of the gap
+
+    @property
+    def left(self) -> float:
+        """How large the part that the map leaves unexplained may be: the upper end of its interval."""
+        return abs(self.gap - self.effect) + _ONE_SIDED * self.error
 
 
 def held_back(
-    verdict: Verdict | None, gaps: Sequence[Gap], *, allowed: float, by_chance: bool, points: bool
+    verdict: Verdict | None,
+    gaps: Sequence[Gap],
+    *,
+    allowed: float,
+    by_chance: bool,
+    points: bool,
+    held: Sequence[str] = (),
 ) -> Verdict | None:
     """Return a verdict that does not say more than is known.
 
-    Nothing fails if chance alone gives effects over delta. Nothing passes if the map leaves more than delta of a gap
-    unexplained and this concerns more people than are allowed. Groups of fewer people than that (5 % at most) do not
-    count: the mean of a few people says little. With few people the map may change no feature, since none differs
-    beyond chance.
+    Nothing fails if chance alone gives effects over delta. Nothing passes if the map may leave more than delta of a gap
+    unexplained (at a level of 5 %) and this concerns more people than are allowed. Groups of fewer people than that
+    (5 % at most) do not count: the mean of a few people says little. With few people the map may change no feature,
+    since none differs beyond chance; then the gap is all there is to go by.
 
     Args:
         verdict: on one protected variable.
@@ -314,16 +329,23 @@ def held_back(
         allowed: share of all people that may be over delta.
         by_chance: whether shuffled protected values give effects over delta.
         points: whether predictions are probabilities.
+        held: names of the columns that are held equal; the gaps are of people with the same values in them.
     """
     if verdict is not None and verdict.word == "fails" and by_chance:
         return taken_back(verdict, "shuffled protected values give effects as large.")
     if verdict is None or verdict.word != "passes":
         return verdict
     few = min(allowed, ALLOWED)
-    left = [each for each in gaps if abs(each.gap - each.effect) > each.delta and each.share_towards > few]
-    if sum({each.group: each.share for each in left}.values()) <= allowed:
+    left = [each for each in gaps if each.left > each.delta and each.share_towards > few]
+    if sum({each.group: each.share for each in left}.values()) <= allowed + 1e-6:  # shares are rounded
         return verdict
-    most = max(left, key=lambda each: abs(each.gap - each.effect))
-    gap, effect = (f"{100 * v:+z.1f} points" if points else f"{v:+z.3g}" for v in (most.gap, most.effect))
-    why = f"as members of {most.towards}, those of {most.group} would get {effect} on average, while the groups' mean "
-    return taken_back(verdict, f"{why}predictions are {gap} apart: audit more people, or see the map check.")
+    most = max(left, key=lambda each: each.left)
+    sizes = (abs(most.gap), _ONE_SIDED * most.error, math.copysign(most.effect, most.effect * most.gap))
+    gap, error, effect = (f"{100 * v:z.1f} points" if points else f"{v:z.3g}" for v in sizes)
+    same = f", among people with the same {' and '.join(held)}," if held else ""
+    than = f"{'lower' if most.gap < 0 else 'higher'} than that of {most.group}{same} (give or take {error})"
+    return taken_back(
+        verdict,
+        f"the mean prediction of {most.towards} is {gap} {than}, and the map accounts for {effect} of that. What is "
+        "left may be more than delta: audit more people, or see the map check.",
+    )

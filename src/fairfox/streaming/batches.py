@@ -235,8 +235,15 @@ def job_for(
         else ModelSource(type(model).__name__, pickled=dumps(model))
     )
     opened = open_test(test)
-    pilot = read_pilot(opened[0].encoding.needed).slice(0, PILOT)
+    pilot = some_people(read_pilot(opened[0].encoding.needed))
     return prepare_job(opened, source, pilot, delta=delta, constants=constants, options=options)
+
+
+def some_people(table: pa.Table) -> pa.Table:
+    """Return people drawn at random, in their order; everyone where there are no more than `PILOT`."""
+    if len(table) <= PILOT:
+        return table
+    return table.take(pa.array(np.sort(np.random.default_rng(0).permutation(len(table))[:PILOT])))
 
 
 # --- scoring -------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from fairfox.errors import first_line, require
 from fairfox.result import AuditResult
-from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, job_for, scorer_for
-from fairfox.streaming.sources import spread_order
+from fairfox.streaming.batches import BATCH_ROWS, PILOT, BatchScorer, Job, job_for, scorer_for, some_people
+from fairfox.streaming.sources import SPREAD, spread_order
 from fairfox.streaming.summary import TOTALS, add_totals, summarise, totals_of
 from fairfox.streaming.workers import PartResult, PartTask, Tick, arrived, lost, run_task, stopped_engine, unfit_workers
 
@@ -58,17 +58,17 @@ def summarise_dask(scores: Any, df: Any, test: Any, model: object, **options: An
 
 
 def _read_pilot(df: Any) -> pa.Table:
-    """Return people of some partitions, from across all of them, until there are enough."""
+    """Return people drawn from partitions across the whole, until there are enough."""
     tables: dict[int, pa.Table] = {}
-    for n in spread_order(df.npartitions):
+    for place, n in enumerate(spread_order(df.npartitions)):
+        if place >= SPREAD and sum(map(len, tables.values())) >= PILOT:
+            break
         table = pa.Table.from_pandas(df.partitions[n].compute(), preserve_index=False)
         if len(table):
-            tables[n] = table
-        if sum(map(len, tables.values())) >= PILOT:
-            break
+            tables[n] = some_people(table)
     if not tables:
         return pa.Table.from_pandas(df._meta, preserve_index=False)
-    return pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive")
+    return some_people(pa.concat_tables([tables[n] for n in sorted(tables)], promote_options="permissive"))
 
 
 def _score_partition(frame: Any, job: Job, meta: Any) -> Any:

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -81,11 +81,14 @@ def audit_files(
     Maps are learnt from `LEARNT` people drawn at random, or from the reference; of so many, that one is the person
     being scored makes no difference. A folder with scores of other settings is started over.
     """
-    names = ("null", "certify", "abstain", "protected_from", "decision_threshold")
-    given = {f"--{name.replace('_', '-')}": getattr(options, name) for name in names}
-    for option, value in {**given, "A delta per group": options.delta_by_group, "--test all": options.runs_all}.items():
-        if value:
-            raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
+    names = ("null", "certify", "protected_from", "decision_threshold")
+    asked = [
+        f"--{f.name.replace('_', '-')}"
+        for f in fields(options)
+        if f.name in names and f.default != getattr(options, f.name)
+    ]
+    for option in asked + ["A delta per group"] * bool(options.delta_by_group) + ["--test all"] * options.runs_all:
+        raise OptionError(f"{option} needs everyone in memory, but the table is streamed; audit a --sample of it")
     people, failed = split_tables(find_tables(tables), PART_ROWS)
     if failed:
         raise FileError(_failures(failed))

@@ -34,7 +34,7 @@ _ENDINGS = (".parquet", ".pq")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _BUFFER = 2**18  # bytes read at a time from each column
 _FOOTERS_AT_ONCE = 16
-_SPREAD = 8  # row-group runs that a pilot is read from, unless they are small
+SPREAD = 8  # row-group runs that a pilot is read from, unless they are small
 _AT_ONCE = 16_384  # people
 _BYTES = 200  # of memory that an audit needs for a cell of its table, about
 
@@ -265,7 +265,7 @@ def read_pilot(
     """
     everyone = sum(run.rows for run in runs) <= rows
     order = spread_order(len(runs))
-    across = sum(runs[n].rows for n in order[:_SPREAD])
+    across = sum(runs[n].rows for n in order[:SPREAD])
     tables: dict[int, pa.Table] = {}
     fault: FairfoxError | None = None
     schema = pa.schema([])
@@ -296,7 +296,7 @@ def spread_order(count: int) -> list[int]:
         >>> spread_order(10)
         [0, 1, 2, 3, 5, 6, 7, 8, 4, 9]
     """
-    first = [n * count // _SPREAD for n in range(_SPREAD)]
+    first = [n * count // SPREAD for n in range(SPREAD)]
     return list(dict.fromkeys([*(first if count else []), *range(count)]))
 
 

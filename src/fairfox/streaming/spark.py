@@ -83,7 +83,7 @@ def summarise_spark(scores: Any, df: Any, test: Any, model: object, **options: A
     added = add_totals([scores.mapInArrow(totals, types.from_arrow_schema(TOTALS)).toArrow()])
 
     def sample(columns: Sequence[str], share: float) -> pa.Table:
-        return df.select(*_quoted(columns, df)).sample(share, seed=0).limit(PILOT).toArrow()
+        return df.select(*_quoted(columns, df)).sample(share, seed=0).toArrow()
 
     return summarise(added, test, model, sample, **options)
 

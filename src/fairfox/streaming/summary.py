@@ -28,7 +28,7 @@ from fairfox.pipeline import run_score
 from fairfox.result import AuditResult
 from fairfox.statistics.multiplicity import Threshold, counted_threshold
 from fairfox.statistics.verdict import Counted
-from fairfox.streaming.batches import PILOT, group_names, model_options, open_test
+from fairfox.streaming.batches import PILOT, group_names, model_options, open_test, some_people
 from fairfox.streaming.sources import decoded
 
 GROWTH = 1.005
@@ -203,7 +203,7 @@ def summarise(
     fitted = open_test(test)[0]
     people = _total(_where(totals.to_pylist(), of="everyone"), "people")
     share = min(1.0, 1.2 * PILOT / max(people, 1))  # a few too many, so that there are enough
-    sample = decoded(read_sample(fitted.encoding.needed, share).slice(0, PILOT))
+    sample = decoded(some_people(read_sample(fitted.encoding.needed, share)))
     loaded = load_model(str(model), trust=trust) if isinstance(model, str | Path) else model
     chosen = fitted.options.scoring(model_options(fitted, options), delta=delta, max_flagged=max_flagged)
     found = result_of(totals, fitted, loaded, sample, chosen)

@@ -29,6 +29,19 @@ def quick_run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def quick(experiment, request, quick_run, load, need):
+    """What the experiment of a test module writes in small, or its PART of one; skip without the tables it NEEDS."""
+    need(*getattr(request.module, "NEEDS", ()))
+    if not hasattr(request.module, "PART"):
+        return quick_run(experiment.EXPERIMENT)
+    name, part = request.module.PART
+    script = load("experiments", name)
+    found = quick_run(script.EXPERIMENT, "--only", part)
+    assert found.keys() & script.PARTS.keys() == found["settings"].keys() == {part}
+    return load("experiments", "runner").part_of(found, part) | {"settings": found["settings"][part]}
+
+
+@pytest.fixture(scope="module")
 def need():
     """Skip where one of the tables is not on this machine."""
 

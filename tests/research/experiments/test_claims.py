@@ -71,10 +71,10 @@ def test_a_target_that_is_higher_by_less_than_the_spread_is_not_higher(experimen
 
 def test_bars_are_told_with_what_they_are_about_and_code_is_counted_without_docstrings(experiment, tmp_path):
     bars = __import__("bars")
-    found = {"quick": False, "only": None, "bars": [{"bar": "low", "value": 0.5, "holds": False}]}
-    (tmp_path / "verdicts.json").write_text(json.dumps(found))
+    found = {"quick": False, "only": None, "bars": [{"part": "verdicts", "bar": "low", "value": 0.5, "holds": False}]}
+    (tmp_path / "known_truth.json").write_text(json.dumps(found))
     (tmp_path / "table1.json").write_text(json.dumps(found | {"quick": True}))
-    assert "| verdicts | low | 0.5 |" in bars.broken(tmp_path)
+    assert "| known truth: verdicts | low | 0.5 |" in bars.broken(tmp_path)
     assert "table1" not in bars.broken(tmp_path) + bars.kept(tmp_path)
     (tmp_path / "a.py").write_text('"""What it is."""\n\n# why\nx = 1\n\n\ndef f():\n    """Say."""\n    return x\n')
     assert bars.lines_of_code(tmp_path) == 3

@@ -13,17 +13,13 @@ from populations import weighing
 from torch import nn
 
 from fairfox.auxiliary.adversarial import HidingSettings
-from fairfox.data.catalog import DATASETS
 from fairfox.data.contrasts import Contrast
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.data.datasets import load_adult
-from fairfox.data.files import find_file
 from fairfox.errors import FileError
 from fairfox.fairtests.protocol import combine
 from fairfox.maps.gan import GanSettings
 from fairfox.models.torch import TorchModel
-
-ADULT = DATASETS["adult"].files
 
 EXPERIMENT = "fair_vs_unfair"
 FLOORS = ("plain", "0", "0.5", "1", "3", "10")
@@ -48,11 +44,9 @@ def no_file():
 
 
 @pytest.fixture(scope="module")
-def found(experiment, tmp_path_factory):
+def found(experiment, quick_run, need):
     """Return the results of a small run on people of Adult and on made-up ones."""
-    if any(find_file(file) is None for file in ADULT):
-        pytest.skip("Adult is not on this machine; FAIRFOX_DATA names the folder with the real data sets")
-    out = tmp_path_factory.mktemp("run") / "comparison.json"
+    need("adult")
     plan = replace(
         experiment.QUICK,
         tables=("adult", "bank", "chicago"),
@@ -60,14 +54,11 @@ def found(experiment, tmp_path_factory):
         hiding=HidingSettings(epochs=2, batch_size=64),
         gan=GanSettings(steps=5),
     )
-    tables, before = sys.modules["real_data"].TABLES, torch.random.get_rng_state()
     with pytest.MonkeyPatch.context() as patch:
         for name, load in {"adult": cache(load_adult), "bank": made_up, "chicago": no_file}.items():
-            patch.setitem(tables, name, load)
+            patch.setitem(sys.modules["real_data"].TABLES, name, load)
         own = replace(experiment.EXPERIMENT, quick=plan, charts={})  # pictures have a test of their own
-        assert own.run(["--quick", "--workers", "1", "--out", str(out)]) == 0
-    assert torch.equal(torch.random.get_rng_state(), before)
-    return json.loads(out.read_text(encoding="utf-8"))
+        return quick_run(own)
 
 
 def results_of(found, table):

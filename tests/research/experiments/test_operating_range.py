@@ -4,14 +4,10 @@ import pytest
 import torch
 
 EXPERIMENT = "operating_range"
+NEEDS = ("magic", "backache")  # one pair of tables, both fusions, two levels of bias
 
 
 ALL = ("faux", "faux+ng", "faux+ig", "rank", "rank/a", "rank given y", "rank/a given y", "fta", "lic")
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run, pmlb):
-    return quick_run(experiment.EXPERIMENT)  # one pair of tables, both fusions, two levels of bias
 
 
 def test_every_cell_has_its_numbers(quick):

@@ -53,6 +53,9 @@ def test_an_experiment_may_have_parts_of_its_own(experiment, tmp_path):
     assert experiment.section("use_cases-credit", tmp_path) == "not run: file not available"
     with pytest.raises(KeyError, match="insurance"):
         experiment.section("use_cases-insurance", tmp_path)
+    bars = [{"part": part, "bar": f"of {part}", "value": 1, "holds": True} for part in ("audits", "shuffled")]
+    (tmp_path / "black_boxes.json").write_text(json.dumps(ABOUT | {"shuffled": {"results": []}, "bars": bars}))
+    assert experiment.section("black_boxes-shuffled", tmp_path).splitlines()[5:] == ["| of shuffled | 1 | yes |"]
 
 
 def test_our_rows_stand_above_the_papers_and_the_mean_is_theirs(report, found):

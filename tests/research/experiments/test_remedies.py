@@ -5,12 +5,7 @@ from math import inf
 import pytest
 
 EXPERIMENT = "remedies"
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run, need):
-    need("adult", "german")
-    return quick_run(experiment.EXPERIMENT)
+NEEDS = ("adult", "german")
 
 
 def test_every_remedy_is_measured_by_every_map_on_people_it_has_not_seen(experiment, quick):

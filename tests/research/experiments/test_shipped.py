@@ -61,7 +61,7 @@ def test_the_hash_of_the_code_follows_the_code(experiment, tmp_path, monkeypatch
     first = experiment.code_hash.__wrapped__()
     assert experiment.code_hash.__wrapped__() == first
     (tmp_path / "report").mkdir()
-    (tmp_path / "report/text.py").write_text("word = 'PASS'\n")  # shows numbers, and makes none
+    (tmp_path / "report/text.txt").write_text("PASS\n")  # no code
     assert experiment.code_hash.__wrapped__() == first
     (tmp_path / "a.py").write_text("x = 2\n")
     assert experiment.code_hash.__wrapped__() != first

@@ -5,13 +5,8 @@ from dataclasses import replace
 import pytest
 
 EXPERIMENT = "table1"
+NEEDS = ("magic", "backache")  # two settings, one pair of tables, few rows, two re-trainings, two draws
 SETTINGS = ("Synthetic-3", "Synthetic-4")
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run, pmlb):
-    """What a run writes: two settings, one pair of tables, few rows, two re-trainings, two draws."""
-    return quick_run(experiment.EXPERIMENT)
 
 
 def entries(found, test, auxiliary="none"):

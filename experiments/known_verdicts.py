@@ -8,7 +8,6 @@ to say so.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from causal_worlds import CONFOUNDED
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Folders, Found, Job
 from wording import bar, bars, markdown_table
 
 from fairfox.benchmark.scm import Population
@@ -119,35 +118,31 @@ def gather(plan: Verdicts, found: Found, about: dict[str, Any]) -> dict[str, Any
     """Return how often each word was said in each case, and what has to be shown."""
     runs = [found[f"verdicts-{number}"] for number in range(plan.seeds)]
     words = {case: dict(Counter(run[case]["word"] for run in runs)) for case in plan.cases}
-    shares = {
-        case: {
-            name: float(np.mean([run[case][name] / max(run[case]["judged"], 1) for run in runs]))
-            for name in ("surely", "perhaps")
-        }
-        for case in plan.cases
-    }
-    told = sum(run["confounded"]["told"] for run in runs) if "confounded" in plan.cases else 0
+
+    def share(case: str, name: str) -> float:
+        return float(np.mean([run[case][name] / max(run[case]["judged"], 1) for run in runs]))
+
+    shares = {case: {name: share(case, name) for name in ("surely", "perhaps")} for case in plan.cases}
+    told = sum(run["confounded"]["told"] for run in runs)
     tipping = [found[f"tipping-{number}"] for number in range(plan.tipping)]
     sections = {"seeds": plan.seeds, "words": words, "shares": shares, "told": told, "tipping": tipping}
     return sections | {"bars": [] if about["quick"] else shown(plan, sections)}
 
 
 def shown(plan: Verdicts, found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what has to be shown about the cases that were run."""
+    """Return what has to be shown about the cases."""
     needed = [("biased", "fails", 0.99, 1), ("fair", "passes", 0.97, 1), ("shuffled, biased", "passes", 0.95, 1)]
     needed += [("shuffled, biased", "fails", 0.0, 0), ("shuffled, fair", "fails", 0.0, 0)]
     for case in ("few, biased", "few, fair"):
         needed += [(case, "passes", 0.0, 0), (case, "fails", 0.0, 0.01)]
     out = []
     for case, word, least, most in needed:
-        if case in found["words"]:
-            said = found["words"][case].get(word, 0)
-            what = f"at least {least:.0%}" if least else f"at most {most:.0%}"
-            holds = least * plan.seeds <= said <= (most if not least else 1) * plan.seeds
-            out.append(bar(f"{CASES[case]} {word}: {what} of {plan.seeds}", said, holds))
-    if "confounded" in plan.cases:
-        what = f"{CASES['confounded']}: the report says how strong it would have to be, each time"
-        out.append(bar(what, found["told"], found["told"] == plan.seeds))
+        said = found["words"][case].get(word, 0)
+        what = f"at least {least:.0%}" if least else f"at most {most:.0%}"
+        holds = least * plan.seeds <= said <= (most if not least else 1) * plan.seeds
+        out.append(bar(f"{CASES[case]} {word}: {what} of {plan.seeds}", said, holds))
+    what = f"{CASES['confounded']}: the report says how strong it would have to be, each time"
+    out.append(bar(what, found["told"], found["told"] == plan.seeds))
     rising = [_rises(one[1:]) for one in found["tipping"]]
     fair = [one[0][1] == "passes" and one[0][2] == 0 for one in found["tipping"]]
     out.append(bar("more bias never makes a verdict milder", sum(rising), all(rising)))
@@ -180,11 +175,3 @@ def _words(steps: Sequence[Sequence[Any]]) -> list[str]:
     counts = Counter(word for _, word, _ in steps)
     points = sorted(tipping for _, word, tipping in steps if word == "fails")
     return [*(str(counts[word]) for word in WORDS), f"{points[0]:g} to {points[-1]:g}" if points else ""]
-
-
-narrow = pick("cases", "case")
-EXPERIMENT = Experiment.of(sys.modules[__name__])
-
-
-if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())

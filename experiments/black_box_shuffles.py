@@ -6,16 +6,16 @@ shuffled, and people whom the model has not seen are audited with the rest as th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from black_boxes import MODELS, SOURCES, Size, read_people, train
+from black_box_audits import MODELS, SOURCES, Size, read_people, train
 from real_data import HELD_OUT
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Folders, Found, Job
 from sklearn.model_selection import train_test_split
 from trials import seed_of
 from wording import bar, markdown_table
@@ -23,7 +23,6 @@ from wording import bars as table_of_bars
 
 from fairfox.pipeline import audit
 
-SIZE = Size(rows=10_000, people=2_000)
 LEAST = 0.95  # of all audits without anybody confidently flagged
 SMALL = ("german",)  # tables with too few people to pass each time
 
@@ -35,7 +34,12 @@ class Shuffles:
     tables: tuple[str, ...] = ("adult", "german", "bank")
     models: tuple[str, ...] = ("hist-gradient-boosting", "random-forest", "logistic-regression")
     times: int = 8
-    size: Size = SIZE
+    size: Size = Size(rows=10_000, people=2_000)  # noqa: RUF009
+
+    @property
+    def audits(self) -> list[tuple[str, str, int]]:
+        """Table, model and shuffle of each audit."""
+        return [*product(self.tables, self.models, range(self.times))]
 
 
 FULL = Shuffles()
@@ -46,9 +50,7 @@ def jobs(plan: Shuffles, seed: int) -> list[Job]:
     """Return one job per table, model and shuffle."""
     return [
         Job(f"{table}-{model}-{n}", audit_shuffled, (table, model, plan.size, seed_of(seed, table), n))
-        for table in plan.tables
-        for model in plan.models
-        for n in range(plan.times)
+        for table, model, n in plan.audits
     ]
 
 
@@ -82,9 +84,7 @@ def gather(plan: Shuffles, found: Found, about: dict[str, Any]) -> dict[str, Any
     """Return every audit, and whether nearly all of them flag nobody confidently."""
     results = [
         {"table": table, "model": model, "shuffle": n, **found[f"{table}-{model}-{n}"]}
-        for table in plan.tables
-        for model in plan.models
-        for n in range(plan.times)
+        for table, model, n in plan.audits
     ]
     return {"results": results, "bars": bars(results)}
 
@@ -103,23 +103,10 @@ def bars(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def show(found: dict[str, Any]) -> str:
     """Return the results file as Markdown."""
     heads = ["table", "model", "audits", "passes", "cannot tell", "fails", "nobody confident", "people"]
-    pairs = dict.fromkeys((one["table"], one["model"]) for one in found["results"])
     rows = []
-    for table, model in pairs:
+    for table, model in dict.fromkeys((one["table"], one["model"]) for one in found["results"]):
         own = [one for one in found["results"] if (one["table"], one["model"]) == (table, model)]
-        rows.append([SOURCES[table].title, MODELS[model].title, str(len(own)), *_counts(own)])
+        counts = [len(own), *(sum(one["verdict"] == word for one in own) for word in heads[3:6])]
+        counts.append(sum(one["confident"] == 0 for one in own))
+        rows.append([SOURCES[table].title, MODELS[model].title, *map(str, counts), f"{own[0]['people']:,}"])
     return f"{markdown_table(heads, rows)}\n\n{table_of_bars(found)}"
-
-
-def _counts(own: Sequence[dict[str, Any]]) -> list[str]:
-    words = [sum(one["verdict"] == word for one in own) for word in ("passes", "cannot tell", "fails")]
-    clean = sum(one["confident"] == 0 for one in own)
-    return [*map(str, words), str(clean), f"{own[0]['people']:,}"]
-
-
-narrow = pick("tables", "table")
-EXPERIMENT = Experiment.of(sys.modules[__name__])
-
-
-if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())

@@ -1,7 +1,5 @@
 """A quick run over worlds with a known truth, and what numbers add up to, worked by hand."""
 
-import importlib
-
 import pytest
 import torch
 from causal_worlds import WORLDS, draw_people
@@ -10,32 +8,10 @@ from fairfox.auxiliary.model import AuxiliaryModel, FixedAuxiliary
 from fairfox.fairtests.registry import make_test
 from fairfox.models.torch import TorchModel
 
-EXPERIMENT = "beyond"
+EXPERIMENT = "known_scores"
+PART = ("known_truth", "scores")  # one setting, two causal worlds at three levels of bias, one draw, all methods
+NEEDS = ("magic", "backache")
 MAPS = ("rank", "move", "move-direct", "transport")
-
-
-@pytest.fixture(scope="module")
-def methods(experiment):
-    return importlib.import_module("beyond")
-
-
-@pytest.fixture(scope="module")
-def reports(experiment):
-    return importlib.import_module("beyond_report")
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory):
-    return tmp_path_factory.mktemp("beyond") / "beyond.json"
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run, out, pmlb):
-    """What a run writes: one setting, two causal worlds at three levels of bias, one draw, all methods."""
-    found = quick_run(experiment.EXPERIMENT, out=out)
-    assert found["bars"] == []
-    assert "| rank/a | 3 |" in experiment.show(found)
-    return found
 
 
 def entry(found, world, bias, method):
@@ -43,8 +19,8 @@ def entry(found, world, bias, method):
     return own
 
 
-def test_every_method_is_judged_in_every_world_and_maps_with_the_share_too(methods, quick):
-    run = [name for batch in quick["settings"]["batches"] for name in methods.BATCHES[batch]]
+def test_every_method_is_judged_in_every_world_and_maps_with_the_share_too(experiment, quick):
+    run = [name for batch in quick["settings"]["batches"] for name in experiment.BATCHES[batch]]
     assert set(MAPS) <= set(run)
     names = [*run, *(f"{name}/a" for name in MAPS)]
     places = [("Synthetic-4", 1.0), *((w, b) for w in ("additive", "lending") for b in (0.0, 0.25, 1.0))]
@@ -53,6 +29,8 @@ def test_every_method_is_judged_in_every_world_and_maps_with_the_share_too(metho
     found = [(e["world"], e["bias"], e["method"]) for e in quick["results"]]
     assert len(found) == len(set(found))
     assert set(found) == expected
+    assert quick["bars"] == []
+    assert "| rank/a | 3 |" in experiment.show(quick)
 
 
 def test_rank_is_right_about_the_additive_world_and_says_almost_nothing_where_nothing_is(quick):
@@ -84,9 +62,9 @@ def ground_of_three_classes(experiment):
     return experiment.Ground(drawn.fitting, drawn.people, models, fixed, 0.01, [0.5, 0.25], 0)
 
 
-def test_the_worst_class_counts_as_it_does_in_an_audit(experiment, methods):
+def test_the_worst_class_counts_as_it_does_in_an_audit(experiment):
     on = ground_of_three_classes(experiment)
-    found = methods.scores_of(["rank", "lic"], on, 1_000)
+    found = experiment.scores_of(["rank", "lic"], on, 1_000)
     assert list(found) == ["rank", "rank/a"]  # the derivative is not known between three classes
     expected = make_test("rank", refits=1).fit(on.fitting).score(on.models[0], on.people)
     torch.testing.assert_close(found["rank"][0], expected)
@@ -99,13 +77,13 @@ def line(world, family, bias, method, ap, rho, units=1.0, fair=0.05, mean=0.1):
     return {"world": world, "family": family, "bias": bias, "method": method, **numbers}
 
 
-def test_summaries_are_means_over_worlds_and_errors_over_draws(reports):
+def test_summaries_are_means_over_worlds_and_errors_over_draws(experiment):
     entries = [
         line("a", "additive", 1.0, "rank", [0.8, 1.0], [0.5, 0.7]),
         line("b", "additive", 1.0, "rank", [0.6, 0.6], [None, None], units=2.0),
         line("c", "mixed", 1.0, "rank", [0.4, 0.4], [0.1, 0.3]),
     ]
-    found = {one["family"]: one for one in reports.summaries(entries)}
+    found = {one["family"]: one for one in experiment.summaries(entries)}
     own = found["additive"]
     assert own["ap"] == pytest.approx((0.9 + 0.6) / 2)
     assert own["ap_se"] == pytest.approx(0.05)  # 0.7 and 0.8: standard deviation 0.1 / sqrt 2, over sqrt 2

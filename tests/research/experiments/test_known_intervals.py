@@ -1,4 +1,4 @@
-"""A quick run of coverage, and its numbers worked by hand."""
+"""A quick run of intervals, and its numbers worked by hand."""
 
 import pytest
 import torch
@@ -8,12 +8,8 @@ from fairfox.data.contrasts import moves
 from fairfox.data.dataset import Dataset, Protected, Truth
 from fairfox.fairtests.protocol import combine
 
-EXPERIMENT = "coverage"
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run):
-    return quick_run(experiment.EXPERIMENT)
+EXPERIMENT = "known_intervals"
+PART = ("known_truth", "intervals")
 
 
 class First:
@@ -75,7 +71,7 @@ def test_a_quick_run_has_every_world_with_and_without_what_hides(experiment, qui
     hidden, given = (one["coverage"] for one in quick["results"][1:])
     assert hidden < given
     assert quick["bars"] == []
-    assert "| confounded 1 given hometown | **" in experiment.show(quick)
+    assert "confounded 1 given hometown" in experiment.chart(quick).to_json()
 
 
 def test_bars_are_about_worlds_whose_causes_are_all_there_those_made_last_first(experiment):
@@ -86,6 +82,7 @@ def test_bars_are_about_worlds_whose_causes_are_all_there_those_made_last_first(
     found = experiment.bars([*results, one | {"world": "c", "barred": False, "coverage": 0.1}])
     assert [each["holds"] for each in found] == [False, *[True] * 13]
     assert found[0]["value"] == {"a 1": 0.8}
+    assert experiment.show({"bars": found}).startswith("- **fails**: worlds made last: robust")
 
 
 def test_fused_people_are_generated_and_their_label_can_be_given(experiment, monkeypatch):

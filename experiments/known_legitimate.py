@@ -8,9 +8,9 @@ strongly, from 0 to 1. The other columns follow from the legitimate ones in any 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from causal_worlds import encoded
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Folders, Found, Job
 from settings import Shape
 from torch import Tensor
 from trials import seed_of
@@ -306,13 +306,12 @@ def _means(without: Tensor, held: Tensor, judged: Tensor) -> dict[str, float]:
 def gather(plan: Falls, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return the falls over the draws, beside those of the causal model, and the bars."""
     results = []
-    for world in plan.worlds:
-        for grade in STRENGTHS:
-            draws = [found[_name(world, grade, draw)] for draw in range(plan.seeds)]
-            truth = [one["truth"] for one in draws]
-            for n in plan.sizes:
-                own = over_draws(grade, [one[str(n)] for one in draws], truth)
-                results.append({"world": world, "legitimate": grade, "people": n} | own)
+    for world, grade in product(plan.worlds, STRENGTHS):
+        draws = [found[_name(world, grade, draw)] for draw in range(plan.seeds)]
+        truth = [one["truth"] for one in draws]
+        for n in plan.sizes:
+            own = over_draws(grade, [one[str(n)] for one in draws], truth)
+            results.append({"world": world, "legitimate": grade, "people": n} | own)
     return {"results": results, "bars": [] if about["quick"] else bars(results, plan.size)}
 
 
@@ -344,12 +343,8 @@ def bars(results: Sequence[Mapping[str, Any]], size: int) -> list[dict[str, Any]
 
 
 def show(found: dict[str, Any]) -> str:
-    """Return the results file as Markdown."""
-    return "\n\n".join([_table(found["results"]), table_of_bars(found)]).rstrip()
-
-
-def _table(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line per world and part of the effect: the true fall and that with every number of people."""
+    """Return a line per world and part of the effect: the true fall and that with every number of people; the bars."""
+    results = found["results"]
     sizes = sorted({one["people"] for one in results})
     heads = ["world", "legitimate", "true fall", *(f"{n} people" for n in sizes), "score", "true score"]
     lines: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
@@ -361,12 +356,4 @@ def _table(results: Sequence[Mapping[str, Any]]) -> str:
         last = own[max(own)]
         numbers = [f"{last[name]:.3f}" for name in ("score", "true score")]
         rows.append([world, grade, f"{last['true fall']:.3f}", *cells, *numbers])
-    return markdown_table(heads, rows)
-
-
-narrow = pick("worlds", "world")
-EXPERIMENT = Experiment.of(sys.modules[__name__])
-
-
-if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())
+    return f"{markdown_table(heads, rows)}\n\n{table_of_bars(found)}".rstrip()

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-EXPERIMENT = "legitimate"
+EXPERIMENT = "known_legitimate"
+PART = ("known_truth", "legitimate")
 
 
 class Sum:
@@ -17,11 +18,6 @@ class Sum:
 
     def __call__(self, x):
         return (x * self.scale.to(x)).sum(1, keepdim=True)
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run):
-    return quick_run(experiment.EXPERIMENT)  # two worlds
 
 
 # hours = 1.8 through sex, income = 0.4 hours + 1.8 past sex: their sum changes by 1.8 (1.4 through + past), and by

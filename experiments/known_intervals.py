@@ -8,7 +8,6 @@ such lists: the verdict's, where ranks carry over as they are (`significant`), a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,12 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 from causal_worlds import UNSEEN, WORLDS, draw_people
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Folders, Found, Job
 from settings import SETTINGS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor
 from trials import generate, generator_job, seed_of, train_shape
-from wording import bar, held, markdown_table, mean, number
-from wording import bars as table_of_bars
+from wording import bar, held, mean
 
 from fairfox.benchmark.truth import TargetTraining
 from fairfox.data.dataset import Dataset, Feature
@@ -59,7 +57,7 @@ class Place(NamedTuple):
     @property
     def job(self) -> str:
         """The name of its job."""
-        return f"coverage-{self.world}-{self.bias:g}-{self.given}".replace(" ", "_").replace(",", "")
+        return f"intervals-{self.world}-{self.bias:g}-{self.given}".replace(" ", "_").replace(",", "")
 
     @property
     def barred(self) -> bool:
@@ -199,13 +197,8 @@ def gather(plan: Plan, found: Found, about: dict[str, Any]) -> dict[str, Any]:
 
 def over_draws(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return means over draws."""
-    out: dict[str, Any] = {}
-    for name, first in draws[0].items():
-        if name in LISTS:
-            out[name] = {delta: _mean_lists([one[name][delta] for one in draws]) for delta in first}
-        else:
-            out[name] = fmean(one[name] for one in draws)
-    return out
+    lists = {n: {delta: _mean_lists([one[n][delta] for one in draws]) for delta in draws[0][n]} for n in LISTS}
+    return {name: lists[name] if name in lists else fmean(one[name] for one in draws) for name in draws[0]}
 
 
 def _mean_lists(draws: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -237,25 +230,7 @@ def _named(one: Mapping[str, Any]) -> str:
     return f"{one['world']} {one['bias']:g}" + (f" given {one['given']}" if one["given"] else "")
 
 
-def show(found: Mapping[str, Any]) -> str:
-    """Return the results file as Markdown."""
-    results = found["results"]
-    return "\n\n".join([_intervals(results), table_of_bars(dict(found))]).rstrip()
-
-
-def _intervals(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line per world and bias: how often intervals hold, how wide they are, and one list of people."""
-    delta, level = "0.05", "0.1"
-    heads = ["world", "holds", "median width", "mean true size", "sampling alone holds", "its median width"]
-    heads += [f"truly over {delta}", *(f"{words}: false at {level}, power" for _, words in LISTS.values())]
-    names = ("width", "size", "sampling alone: coverage", "sampling alone: width")
-    rows = []
-    for one in results:
-        own = [one[name][delta][level] for name in LISTS]
-        cells = [f"{one[name]:.3f}" for name in names] + [f"{one['lists'][delta]['over']:.2f}"]
-        cells += [f"{each['false']:.3f}, {number(each['power'])}" for each in own]
-        rows.append([_named(one), f"**{one['coverage']:.3f}**", *cells])
-    return markdown_table(heads, rows)
+show = held  # the values of each world are in the results file
 
 
 def chart(found: Mapping[str, Any]) -> Any:
@@ -263,11 +238,8 @@ def chart(found: Mapping[str, Any]) -> Any:
     import altair as alt
 
     values = [
-        {
-            "world": _named(one),
-            "intervals hold": one["coverage"],
-            "false on the list": one["lists"]["0.05"]["0.1"]["false"],
-        }
+        {"world": _named(one), "intervals hold": one["coverage"]}
+        | {"false on the list": one["lists"]["0.05"]["0.1"]["false"]}
         for one in found["results"]
     ]
     base = alt.Chart(alt.InlineData(values=values)).encode(y=alt.Y("world:N", title=None, sort=None))
@@ -279,15 +251,3 @@ def chart(found: Mapping[str, Any]) -> Any:
             (base.mark_point(filled=True, size=50, color="#0072b2").encode(x=across) + rule).properties(width=260)
         )
     return alt.hconcat(*panels)
-
-
-SECTIONS = {"bars": held}
-
-
-narrow = pick("causal", "world")
-CHARTS = {"": chart}
-EXPERIMENT = Experiment.of(sys.modules[__name__])
-
-
-if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())

@@ -1,17 +1,9 @@
 """A quick run of verdicts where the answer is known."""
 
-from __future__ import annotations
-
-import pytest
-
 from fairfox.benchmark.worlds import LENDING
 
-EXPERIMENT = "verdicts"
-
-
-@pytest.fixture(scope="module")
-def quick(experiment, quick_run):
-    return quick_run(experiment.EXPERIMENT)
+EXPERIMENT = "known_verdicts"
+PART = ("known_truth", "verdicts")
 
 
 def test_a_quick_run_has_a_word_for_every_case_and_seed(experiment, quick):

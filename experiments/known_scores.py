@@ -1,8 +1,8 @@
-"""Beyond the paper: every fairness test and map on every world whose truth is known, from no bias to all of it.
+"""Scores against the truth: every fairness test and map on every world, from no bias to all of it.
 
 The eight settings of Table 1, the same pairs of tables at bias 0.25, fusions with wdbc, and causal worlds. In each,
 several draws of generators, people, targets and an auxiliary; what a test says of an unfair target is held against the
-truth, and against what it says of a target that cannot treat anyone unfairly. --only names batches of methods.
+truth, and against what it says of a target that cannot treat anyone unfairly.
 
 A *ground* is one draw of people, an unfair and a fair target and an auxiliary: jobs make it once, and every method is
 judged on it. A method is a fairness test or a counterfactual map. A map gives two scores: its effect under its own name
@@ -11,15 +11,15 @@ and, under the name with /a, the effect times the alignment share. Methods of on
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
-from beyond_report import report, show  # noqa: F401  # the runner wants to show results
 from causal_worlds import DELTA, WORLDS, draw_people
-from runner import Experiment, Folders, Found, Job, pick
+from runner import Folders, Found, Job
 from scoring import Scores, alignment_shares, fair_over_unfair, judge_known, known_scores
 from settings import SETTINGS, TARGETS, Rows, Setting, Shape, Sources, Target
 from torch import Tensor, nn
@@ -34,7 +34,8 @@ from trials import (
     threshold_job,
     train_shape,
 )
-from wording import finite
+from wording import bar, finite, markdown_table, mean, number
+from wording import bars as table_of_bars
 
 from fairfox.auxiliary.model import AuxiliaryMember, AuxiliaryModel, FixedAuxiliary
 from fairfox.auxiliary.training import usable_columns
@@ -167,6 +168,18 @@ def scores_of(names: Sequence[str], on: Ground, paired: int) -> Scores:
     return found
 
 
+Entry = dict[str, Any]  # of one world and method: lists with a number (or none) for each draw
+
+DEFAULT = "rank"  # what speaks about people; with /a about models
+KNOWS = "lic"  # knows the generator
+FAMILIES = {
+    "settings": "Synthetic-1 to 8",
+    "wdbc": "fusions with wdbc",
+    "additive": "additive worlds",
+    "mixed": "mixed worlds",
+    "difficult": "interaction, three classes, confounding, label bias",
+    "all": "all worlds",
+}
 WEAK = 0.25  # the bias at which the paper's tests lose their footing
 ADDITIVE = ("additive", "additive, skewed", "additive, long tails")
 MIXED = ("lending", "categorical proxies", "heavy tails")  # categories, unequal spreads, ability as a common cause
@@ -187,7 +200,7 @@ FUSED = (
 
 
 @dataclass(frozen=True)
-class Beyond:
+class Scoring:
     """Which worlds, how many draws of each, and which batches of methods."""
 
     fused: tuple[World, ...] = FUSED
@@ -221,11 +234,10 @@ def family(name: str) -> str:
     return "additive" if name in ADDITIVE else "mixed" if name in MIXED else "difficult"
 
 
-FULL = Beyond()
-QUICK = Beyond(
+FULL = Scoring()
+QUICK = Scoring(
     fused=(FUSED[3],),
     causal=("additive", "lending"),
-    biases=(0.0, WEAK, 1.0),
     draws=1,
     rows=Rows(800, 200, 250),
     causal_rows=Rows(800, 200, 250),
@@ -234,27 +246,21 @@ QUICK = Beyond(
 )
 
 
-def jobs(plan: Beyond, seed: int) -> list[Job]:
+def jobs(plan: Scoring, seed: int) -> list[Job]:
     """Return a job for each world, draw and batch of methods, after the one that makes the ground."""
-    return [
-        _scoring_job(plan, world, number, batch, seed)
-        for world in plan.worlds
-        for number in range(plan.draws)
-        for batch in plan.batches
-    ]
-
-
-def _scoring_job(plan: Beyond, world: World, number: int, batch: str, seed: int) -> Job:
-    how = plan.draw(world, number, seed)
-    ground = ground_job(world, how, plan.sources, seed * plan.draws + number)  # with generators of its own
-    arguments = (world, how, BATCHES[batch], plan.paired)
-    outer = world.fused is not None and world.fused.fusion == "outer"
-    after = (ground, *ground.after[:1])
-    return Job(_name(world, number, batch), score_batch, arguments, after, seconds=60 if outer else 8)
+    out = []
+    for world, index in product(plan.worlds, range(plan.draws)):
+        how = plan.draw(world, index, seed)
+        ground = ground_job(world, how, plan.sources, seed * plan.draws + index)  # with generators of its own
+        seconds = 60 if world.fused is not None and world.fused.fusion == "outer" else 8
+        for batch in plan.batches:
+            arguments, after = (world, how, BATCHES[batch], plan.paired), (ground, *ground.after[:1])
+            out.append(Job(_name(world, index, batch), score_batch, arguments, after, seconds=seconds))
+    return out
 
 
 def _name(world: World, number: int, batch: str) -> str:
-    return f"beyond-{world.place}-{number}-{batch}"
+    return f"scores-{world.place}-{number}-{batch}"
 
 
 def score_batch(
@@ -283,7 +289,7 @@ def numbers(on: Ground, scores: Sequence[Tensor]) -> dict[str, float | None]:
     return {name: finite(value) for name, value in found.items()}
 
 
-def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
+def gather(plan: Scoring, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     """Return every world's numbers for each draw, and what they add up to."""
     results: list[dict[str, Any]] = []
     for world in plan.worlds:
@@ -298,9 +304,105 @@ def gather(plan: Beyond, found: Found, about: dict[str, Any]) -> dict[str, Any]:
     return {"results": results} | report(results, full=not about["quick"])
 
 
-narrow = pick("batches", "batch of methods")
-EXPERIMENT = Experiment.of(sys.modules[__name__])
+def report(results: Sequence[Entry], *, full: bool) -> dict[str, Any]:
+    """Return the summaries at bias 0.5 and above and at 0.25, what is seen where there is nothing, and the bars."""
+    strong = [entry for entry in results if entry["bias"] > WEAK]
+    weak = [entry for entry in results if entry["bias"] == WEAK]
+    found = {"summary": summaries(strong), "weak": summaries(weak), "nothing": nothing(results)}
+    return found | {"bars": bars(strong, found) if full else []}
 
 
-if __name__ == "__main__":
-    sys.exit(EXPERIMENT.run())
+def summaries(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return a line for each family and method: the mean over worlds with its standard error, and the worst world."""
+    out = []
+    for family in FAMILIES:
+        own = [entry for entry in entries if family in (entry["family"], "all")]
+        for method in dict.fromkeys(entry["method"] for entry in own):
+            out.append({"family": family, "method": method, **_line([e for e in own if e["method"] == method])})
+    return out
+
+
+def _line(own: Sequence[Entry]) -> dict[str, Any]:
+    line: dict[str, Any] = {"worlds": len(own)}
+    for name in ("ap", "rho"):
+        of_worlds = [each for each in (mean(entry[name]) for entry in own) if each is not None]
+        line |= {name: mean(of_worlds), f"{name}_se": _standard_error([entry[name] for entry in own])}
+        line[f"{name}_worst"] = min(of_worlds, default=None)
+    return line | {name: mean(mean(entry[name]) for entry in own) for name in ("units", "fair")}
+
+
+def _standard_error(of_worlds: Sequence[Sequence[float | None]]) -> float | None:
+    """Return the standard error over draws of the mean over worlds."""
+    of_draws = [mean(each) for each in zip(*of_worlds, strict=True)]
+    known = [each for each in of_draws if each is not None]
+    return float(stdev(known) / len(known) ** 0.5) if len(known) > 1 else None
+
+
+def nothing(results: Sequence[Entry]) -> dict[str, float | None]:
+    """Return each method's mean score where c acts on nothing, over what it is in the same world at full bias."""
+    full = {(e["world"], e["method"]): mean(e["mean"]) for e in results if e["bias"] == 1.0}
+    shares: dict[str, list[float]] = {}
+    for entry in results:
+        whole, none = full.get((entry["world"], entry["method"])), mean(entry["mean"])
+        if entry["bias"] == 0.0 and whole and none is not None:
+            shares.setdefault(entry["method"], []).append(none / whole)
+    return {method: mean(each) for method, each in shares.items()}
+
+
+def bars(strong: Sequence[Entry], found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the default has to show, with the measured values; nothing where a method or family is missing."""
+    of, weak = ({(one["family"], one["method"]): one for one in found[part]} for part in ("summary", "weak"))
+    aligned, paper = f"{DEFAULT}/a", "faux+ng"
+    ap = {method: of["settings", method]["ap"] for method in (aligned, KNOWS)}
+    out = [
+        bar(f"{aligned}: mean AP over the settings at most 0.005 below {KNOWS}", ap, ap[aligned] >= ap[KNOWS] - 0.005)
+    ]
+    rho = {(e["world"], e["method"]): mean(e["rho"]) or 0.0 for e in strong if e["family"] == "settings"}
+    ahead = [rho[world, method] > rho[world, KNOWS] for world, method in rho if method == DEFAULT]
+    what = f"{DEFAULT}: rho above {KNOWS} in at least six of the eight settings"
+    out.append(bar(what, f"{sum(ahead)} of {len(ahead)}", sum(ahead) >= 6))
+    aim = {name: of["settings", DEFAULT][name] for name in ("rho", "rho_worst")}
+    what = f"{DEFAULT}: the aim over the settings, mean rho at least 0.75 and the worst above 0.6"
+    out.append(bar(what, aim, aim["rho"] >= 0.75 and aim["rho_worst"] > 0.6))
+    for family, least in (("settings", 0.64), ("additive", 0.97), ("mixed", 0.68)):
+        own = of[family, DEFAULT]["rho"]
+        out.append(bar(f"{DEFAULT}: mean rho at least {least} ({FAMILIES[family]})", own, own >= least))
+    for name, words, method in (("ap", "AP", aligned), ("rho", "rho", DEFAULT)):
+        others = {m: one[name] for (f, m), one in of.items() if f == "all" and m not in (KNOWS, method) and one[name]}
+        own, best = of["all", method][name], max(others, key=lambda m: others[m])
+        what = f"{method}: no mean {words} over all worlds is higher, {KNOWS} apart"
+        out.append(bar(what, {method: own, best: others[best]}, own >= others[best]))
+    ap = {method: weak["all", method]["ap"] for method in (aligned, paper)}
+    within = {method: weak["settings", method]["ap"] for method in (aligned, KNOWS)}
+    what = f"{aligned} at bias {WEAK}: mean AP at least 0.10 above {paper}, or that of {KNOWS} in the settings"
+    holds = ap[aligned] >= ap[paper] + 0.10 or within[aligned] >= within[KNOWS] - 0.005
+    out.append(bar(what, ap | {"in the settings": within}, holds))
+    units = of["all", DEFAULT]["units"]
+    out.append(bar(f"{DEFAULT}: mean score over mean true score from 0.8 to 1.2", units, 0.8 <= units <= 1.2))
+    for fused, most, words in ((False, 0.10, "in causal worlds"), (True, 0.20, "where tables are fused")):
+        own = [e for e in strong if e["method"] == DEFAULT and (e["family"] in ("settings", "wdbc")) == fused]
+        fair = mean(mean(entry["fair"]) for entry in own) or 0.0
+        told = f"{DEFAULT}: mean score of fair targets over that of unfair ones at most {most:.2f} {words}"
+        out.append(bar(told, fair, fair <= most))
+    return out
+
+
+def show(found: dict[str, Any]) -> str:
+    """Return the methods over all worlds at bias 0.5 and above, at 0.25 and at none, and the bars, as Markdown."""
+    heads = ["method", "worlds", "mean AP", "worst AP", "mean rho", "worst rho", "units", "fair / unfair"]
+    heads += [f"mean AP at {WEAK}", "no bias / full bias"]
+    own = [line for line in found["summary"] if line["family"] == "all"]
+    weak = {line["method"]: line["ap"] for line in found["weak"] if line["family"] == "all"}
+    own.sort(key=lambda line: -(line["ap"] if line["ap"] is not None else -1.0))
+    rows = []
+    for line in own:
+        numbers = [_with_error(line, "ap"), number(line["ap_worst"]), _with_error(line, "rho")]
+        numbers += [number(line[name]) for name in ("rho_worst", "units", "fair")]
+        numbers += [number(each.get(line["method"])) for each in (weak, found["nothing"])]
+        rows.append([line["method"], str(line["worlds"]), *numbers])
+    return f"{markdown_table(heads, rows)}\n\n{table_of_bars(found)}".rstrip()
+
+
+def _with_error(line: dict[str, Any], name: str) -> str:
+    error = line[f"{name}_se"]
+    return number(line[name]) + (f" ± {error:.3f}" if error is not None else "")
