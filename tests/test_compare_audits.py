@@ -100,14 +100,15 @@ def test_audits_that_may_be_of_other_people_or_models_are_not_taken_for_one(seco
     assert found.pair.difference.error > 0
 
 
-def test_audits_of_another_label_or_of_other_columns_are_refused():
-    def of(label: str, *columns: str) -> AuditResult:
-        return audited(settings={**SETTINGS, "label": label, "columns": columns})
+def test_audits_of_another_label_or_of_other_people_and_columns_are_refused():
+    def of(label: str, *columns: str, **changes: Any) -> AuditResult:
+        return audited(settings={**SETTINGS, "label": label, "columns": columns}, **changes)
 
     with pytest.raises(OptionError, match="The label is paid in the result and income in the result"):
         compare(of("paid", "job"), of("income", "job"))
     with pytest.raises(OptionError, match=r"The columns of .* mostly differ; compare audits of similar tables"):
-        compare(of("paid", "debt", "job"), of("paid", "age"))
+        compare(of("paid", "debt", "job"), of("paid", "age", ids=None))
+    assert compare(of("paid", "debt", "job"), of("paid", "age")).pair.people == (38, 38)  # the same people
 
 
 def test_people_are_found_by_their_ids_in_any_order():

@@ -255,6 +255,16 @@ def test_a_gap_that_given_values_explain_takes_no_verdict_back():
     assert (given.verdict.word, plain.verdict.word) == ("passes", "fails")
 
 
+def test_a_gap_at_given_values_is_known_as_well_as_these_tell_predictions_and_of_groups_who_are_there():
+    # the prediction follows from the given column alone: few people are enough to see that nothing is left
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"h": rng.normal(size=300), "x": rng.normal(size=300), "race": rng.choice([*"ab"], 300)})
+    others = people.assign(race=rng.choice([*"abc"], 300))  # nobody of the table is a c
+    for asked in ({}, {"reference": others}):
+        options = QUICK | {"protected": "race", "given": "h"} | asked
+        assert audited(lambda frame: 1 / (1 + np.exp(-frame["h"])), people, **options).verdict.word == "passes"
+
+
 def test_a_curved_effect_of_a_protected_number_is_no_direction():
     # those at the ends get more, and so does the middle when it moves either way: no share of one direction is left
     rng = np.random.default_rng(0)

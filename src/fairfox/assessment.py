@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -17,6 +18,7 @@ from fairfox.data.contrasts import HIGHER, Contrast
 from fairfox.data.dataset import Dataset, Protected, group_name
 from fairfox.data.protected import NumberGroups
 from fairfox.data.table import is_level
+from fairfox.errors import FairfoxError
 from fairfox.explain import common_cause
 from fairfox.fairtests.inputs import Inputs
 from fairfox.fairtests.protocol import Measurement
@@ -91,11 +93,12 @@ def findings_of(
     ]  # fmt: skip
     by_chance = null is not None and null.delta > limits.delta
     how: dict[str, Any] = {"allowed": limits.rule.allowed, "points": inputs.target.unit == "probability"}
-    with_gaps, held = inputs.options.main == TOTAL and not inputs.options.info.needs_graph, _held(inputs)
+    with_gaps = inputs.options.main == TOTAL and not inputs.options.info.needs_graph
     for v, each in enumerate(found):
-        gaps = _gaps(inputs, each, readings.people, v, limits) if with_gaps else []
-        same = [name for name in held if name != each.name]
-        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, held=same, **how))
+        passes = each.verdict is not None and each.verdict.word == "passes"
+        gaps = _gaps(inputs, each, readings.people, v, limits) if with_gaps and passes else []
+        held = _held(inputs, v)
+        found[v] = replace(each, verdict=held_back(each.verdict, gaps, by_chance=by_chance, held=held, **how))
     if readings.curve:  # the assumption that it speaks of is made
         size, delta = inputs.options.batch_size, limits.delta
         causes = (common_cause(inputs.target, readings, v, delta=delta, batch_size=size) for v in range(len(found)))
@@ -108,32 +111,44 @@ def findings_of(
 
 def _is_total(inputs: Inputs) -> bool:
     """Return whether a map should account for the whole gap between groups: nothing is held equal."""
-    return not (_held(inputs) or inputs.options.info.needs_graph)
+    held = inputs.options.hold_others and len(inputs.data.protected) > 1
+    return not (inputs.options.given or held or inputs.options.info.needs_graph)
 
 
-def _held(inputs: Inputs) -> tuple[str, ...]:
-    """Return what is held equal: given columns, and several protected variables in turn."""
-    several = inputs.options.hold_others and len(inputs.data.protected) > 1
-    return (*inputs.options.given, *(p.name for p in inputs.data.protected if several))
+def _held(inputs: Inputs, variable: int) -> tuple[str, ...]:
+    """Return what is held equal: given columns, and other protected variables."""
+    p, options = inputs.data.protected[variable], inputs.options
+    others = [q.name for q in inputs.data.protected if q is not p and not (p.parts or q.parts)]
+    return (*options.given, *(others if options.hold_others else ()))
 
 
 def _gaps(inputs: Inputs, finding: Finding, people: Dataset, variable: int, limits: Limits) -> list[Gap]:
-    """Return the gaps between the mean predictions of groups, beside the mean effects."""
-    here, given, others = inputs.predictions.cpu(), inputs.options.given, inputs.options.hold_others
+    """Return the gaps between the mean predictions of groups, beside the mean effects.
+
+    Where something is held equal, they are between people with the same values in it; none where too few people have.
+    """
+    here, options, held = inputs.predictions.cpu(), inputs.options, _held(inputs, variable)
     weights = torch.ones(len(people)) if people.weights is None else people.weights.cpu()
-    means = {group.level: group.mean_prediction for group in finding.groups}
     own = [people.c[:, variable].cpu() == k for k in range(len(finding.levels))]
     shares = {level: float(weights[who].sum() / weights.sum()) for level, who in zip(finding.levels, own, strict=True)}
+    groups = {group.level: group for group in finding.groups if group.level in shares}
+    sampled = 1.0 if finding.streamed is None else len(people) / finding.streamed.people  # of whom the error is
+    known: dict[tuple[int, int], tuple[float, float]] = {}
     found = []
-    alike = gaps_given(people, here, variable, given, hold_others=others) if own and _held(inputs) else None
-    for group in (group for group in finding.groups if group.level in shares):
+    for level, group in groups.items():
         for to, effect in group.towards.items():
-            pair = finding.levels.index(group.level), finding.levels.index(to)
-            gap = means[to] - means[group.level] if alike is None else alike.get(pair, effect)
-            error = gap_between(here, own[pair[0]], own[pair[1]], weights)[1]
-            delta = limits.by_group.get(group.name, limits.delta)
-            towards = group_name(finding.name, to)
-            found.append(Gap(group.name, towards, gap, effect, delta, shares[group.level], shares[to], error))
+            a, b = pair = finding.levels.index(level), finding.levels.index(to)
+            if held and pair not in known:
+                with suppress(FairfoxError):  # too few people have the same values
+                    how: dict[str, Any] = {"given": options.given, "others": options.hold_others}
+                    known[a, b], known[b, a] = gaps_given(people, here, variable, pair, **how)
+            if not held:
+                error = gap_between(here, own[a], own[b], weights)[1] * sampled**0.5
+                known[pair] = groups[to].mean_prediction - group.mean_prediction, error
+            if pair in known:
+                delta, towards = limits.by_group.get(group.name, limits.delta), group_name(finding.name, to)
+                gap, error = known[pair]
+                found.append(Gap(group.name, towards, gap, effect, delta, shares[level], shares[to], error))
     return found
 
 

@@ -309,9 +309,6 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
                 f"The {what} is {_in_words(own)} in {one.name} and {_in_words(two.options[what])} in {two.name}; "
                 f"compare audits with the same options{also}"
             )
-    mine, others = (set(each.summary["settings"].get("columns") or ()) for each in (one, two))
-    if 2 * len(mine & others) < min(len(mine), len(others)):
-        raise OptionError(f"The columns of {one.name} and {two.name} mostly differ; compare audits of similar tables")
     allowed = Number(0).required("margin", _SMALL * one.people.delta if margin is None else margin)
     about: dict[str, Any] = {"margin": allowed, "unit": one.options["unit"]}
     hashes = [[each.summary["settings"].get(name) for name in _HASHES] for each in (one, two)]
@@ -320,6 +317,11 @@ def _compare_audits(before: object, now: object, *, margin: float | None, names:
     if None not in hashes[0] and hashes[0] == hashes[1] and np.array_equal(first, second):
         pair = same_audit(a, **about)
     elif positions is None:
+        mine, others = (set(each.summary["settings"].get("columns") or ()) for each in (one, two))
+        if 2 * len(mine & others) < min(len(mine), len(others)):
+            raise OptionError(
+                f"The columns of {one.name} and {two.name} mostly differ; compare audits of similar tables"
+            )
         pair = compare_scores(a, b, paired=False, **about)
     else:
         a, b = (

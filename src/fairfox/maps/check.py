@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from fairfox.data.contrasts import HIGHER, Contrast, destinations
-from fairfox.data.dataset import Dataset, Feature, group_name
+from fairfox.data.dataset import Dataset, Feature, group_name, resampled_rows
 from fairfox.maps.protocol import some_of_each
-from fairfox.maps.rank import ranks_of
+from fairfox.maps.rank import RankMap
 
 _LEAST, _MOST = 0.6, 1.4  # of the gap that a map should account for
 _OFF_DATA = 0.05  # the share of rows that may lie off the data
 _DRAWS = 20_000  # rows whose categories are drawn, at least: a share is then known to about 0.3 points
 _CHECKED = 20_000  # people of a group, about, whose rows are looked at
+_RESAMPLED = 20  # times, for the error of a gap at given values
 _CELLS = 2**24  # of pairs that are looked up at once
 
 
@@ -235,30 +236,36 @@ def gap_between(predictions: Tensor, own: Tensor, other: Tensor, weights: Tensor
 
 
 def gaps_given(
-    data: Dataset, predictions: Tensor, variable: int, given: tuple[str, ...], *, hold_others: bool
-) -> dict[tuple[int, int], float]:
-    """Return by class and other class how much higher predictions are there, for people with the same given values.
+    data: Dataset, predictions: Tensor, variable: int, pair: tuple[int, int], given: tuple[str, ...], *, others: bool
+) -> list[tuple[float, float]]:
+    """Return how much higher predictions are in the second of two classes, for people of the first with the same given
+    values, and the standard error of that; then the same the other way round.
 
-    The prediction is mapped as if it were a feature: to its rank among people of the other class.
+    The prediction is mapped as if it were a feature, to its rank in the other class; the error is that of resampling.
+    With `others` the other protected variables are held as well.
     """
-    width = data.x.shape[1]
-    wide = replace(
+    p, own, width = data.protected[variable], data.c[:, variable], data.x.shape[1]
+    c = torch.where(own == pair[0], 0.0, torch.where(own == pair[1], 1.0, torch.nan))
+    two = replace(p, kind="binary", levels=tuple(p.levels[k] for k in pair), reference=None, second=None, parts=())
+    people = replace(
         data,
         x=torch.cat([data.x, predictions.to(data.x)[:, None]], dim=1),
+        c=data.c.index_copy(1, torch.tensor([variable], device=data.c.device), c.to(data.c)[:, None]),
+        protected=(*data.protected[:variable], two, *data.protected[variable + 1 :]),
         features=(*data.features, Feature("", "continuous", width, width + 1)),
         withheld=torch.cat([data.withheld, data.withheld.new_zeros(1)]),
-    )
-    some = some_of_each(wide, variable, torch.Generator().manual_seed(0))
-    column = torch.arange(width + 1, device=some.x.device) == width
-    ranks = ranks_of(some, variable, column, seed=0, hold_others=hold_others, given=given)
-    assert ranks is not None
-    c, weights, found = some.c[:, variable], _weights(some), {}
-    for other in range(len(data.protected[variable].levels)):
-        mapped = ranks.map(some, torch.full_like(c, other))
-        for own in c[~mapped.abstained].unique().long().tolist():
-            who = (c == own) & ~mapped.abstained
-            found[own, other] = _mean((mapped.rows - some.x)[who, -1].double().cpu(), weights[who.cpu()])
-    return found
+    )[~c.isnan()]
+    generator, found = torch.Generator().manual_seed(0), []
+    people = some_of_each(people, variable, generator)
+    column = torch.arange(width + 1, device=data.x.device) == width
+    for _ in range(_RESAMPLED):
+        drawn = replace(people[resampled_rows(people, generator=generator)], weights=None)
+        ranks = RankMap(variable=variable, only=column, hold_others=others, given=given).fit(drawn)
+        mapped, where = ranks.map(drawn), drawn.c[:, variable]
+        higher = torch.where(mapped.abstained, torch.nan, mapped.rows[:, -1] - drawn.x[:, -1]).double()
+        found.append([float(higher[where == k].nanmean()) for k in (0, 1)])
+    each = torch.tensor(found, dtype=torch.float64)
+    return [(float(one.mean()), float(one.std())) for one in each.T]
 
 
 def _ranges(x: Tensor, features: Sequence[Feature]) -> Tensor:

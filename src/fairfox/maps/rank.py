@@ -511,15 +511,7 @@ class ClassValues:
                 yield f.columns, drawn.T.unflatten(1, (-1, len(coupled)))
 
 
-def ranks_of(
-    data: Dataset,
-    variable: int,
-    columns: Tensor,
-    *,
-    seed: int,
-    hold_others: bool = False,
-    given: tuple[str, ...] = (),
-) -> RankMap | None:
+def ranks_of(data: Dataset, variable: int, columns: Tensor, *, seed: int, hold_others: bool = False) -> RankMap | None:
     """Return the rank map of only these columns (D,); None where there are none.
 
     Weighted rows are resampled.
@@ -527,7 +519,7 @@ def ranks_of(
     if not bool(columns.any()):
         return None
     one_each = data if data.weights is None else resample(data, generator=torch.Generator().manual_seed(seed))
-    return RankMap(variable=variable, only=columns, hold_others=hold_others, given=given).fit(one_each)
+    return RankMap(variable=variable, only=columns, hold_others=hold_others).fit(one_each)
 
 
 def with_ranks(mapped: Mapped, ranks: RankMap | None, data: Dataset, to: Tensor) -> Mapped:

@@ -269,7 +269,8 @@ def next_lines(result: AuditRecord) -> list[str]:
     """Return what to do next, in a sentence; nothing after a PASS, nor a FAIL of a repair or by a protected number."""
     verdict = result.verdict
     if verdict is not None and verdict.word == "cannot tell" and result.judged and verdict.allowed > 0:
-        return ["Next: audit more people (fairfox plan says how many), or see what the warnings and the map check say"]
+        plan = " (fairfox plan says how many)" if result.tally.mean_score > result.delta else ""
+        return [f"Next: audit more people{plan}, or see what the warnings and the map check say"]
     fails = verdict is not None and verdict.word == "fails"
     if not fails or result.settings.get("repaired") or all(f.kind == "continuous" for f in result.findings):
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -167,7 +166,7 @@ def group_warnings(
         )
     elif small:
         yield f"Small group of '{p.name}' in the fitting rows: {small[0]}; its scores are imprecise."
-    yield from _spelling_warnings(p.levels, "group", p.name)
+    yield from () if p.parts else _spelling_warnings(p.levels, "group", p.name)
     if inferred:
         yield (
             f"'{p.name}' is unknown for {inferred:,} of {people:,} people; the most probable value, predicted from the "
@@ -176,12 +175,13 @@ def group_warnings(
 
 
 def _spelling_warnings(levels: Sequence[object], what: str, of: str | None) -> Iterator[str]:
-    spellings = Counter(str(level).strip().casefold() for level in levels)
-    if alike := [repr(level) for level in levels if spellings[str(level).strip().casefold()] > 1]:
-        yield (
-            f"{', '.join(alike)} are separate {what}s of '{of}', although only spaces or capitals differ; if they "
-            f"are one {what}, correct the table."
-        )
+    spellings: dict[str, list[str]] = {}
+    for level in levels:
+        spellings.setdefault(str(level).strip().casefold(), []).append(repr(level))
+    for alike in spellings.values():
+        if len(alike) > 1:
+            differ = f"are separate {what}s of '{of}', although only spaces or capitals differ"
+            yield f"{' and '.join(alike)} {differ}; if they are one {what}, correct the table."
 
 
 def _model_warnings(target: TargetModel, data: Dataset, predictions: Tensor) -> Iterator[str]:

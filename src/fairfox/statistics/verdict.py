@@ -342,7 +342,7 @@ def held_back(
     most = max(left, key=lambda each: each.left)
     sizes = (abs(most.gap), _ONE_SIDED * most.error, math.copysign(most.effect, most.effect * most.gap))
     gap, error, effect = (f"{100 * v:z.1f} points" if points else f"{v:z.3g}" for v in sizes)
-    same = f", among people with the same {' and '.join(held)}," if held else ""
+    same = f" among people with the same {' and '.join(held)}" if held else ""
     than = f"{'lower' if most.gap < 0 else 'higher'} than that of {most.group}{same} (give or take {error})"
     return taken_back(
         verdict,
