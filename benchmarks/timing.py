@@ -18,6 +18,7 @@ import torch
 
 from fairfox.data.files import written_whole
 from fairfox.errors import installed_versions
+from fairfox.options import defaults_sha256
 
 HERE = Path(__file__).resolve().parent
 PATIENCE, FEWEST_LAPS = 40.0, 5  # seconds, after which a busy machine is asked for no more laps than these
@@ -115,6 +116,7 @@ class Benchmark:
             "quick": quick,
             "ratios": [ratio.written(quick=quick) for ratio in ratios],
             "settings": asdict(settings),
+            "defaults": defaults_sha256()[:12],
             "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "load": load},
             "versions": {"python": platform.python_version()}
             | installed_versions("fairfox", "torch", "numpy", "scikit-learn", *self.packages),
@@ -204,5 +206,5 @@ def circumstances(found: dict[str, Any]) -> str:
         f"Measured on {machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, load "
         f"{machine['load']:.1f} before the run, with "
         + ", ".join(f"{name} {number}" for name, number in versions.items())
-        + f"; {found['seconds']:g} s."
+        + f"; {found['seconds']:g} s. Defaults {found.get('defaults', 'not recorded')}."
     )
