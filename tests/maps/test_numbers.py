@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fairfox.data.dataset import Dataset, Feature, Protected
 from fairfox.maps.conditional import natural_spline
+from fairfox.maps.protocol import OFF_RANGE, UNKNOWN
 from fairfox.maps.rank import RankMap
 
 NAN = float("nan")
@@ -101,6 +102,15 @@ def test_nobody_goes_where_nobody_is():
     alone = RankMap().fit(data).map(unknown, torch.ones(1).double())
     assert alone.abstained.tolist() == [True]
     assert alone.reason == "protected value unknown"
+
+
+def test_everyone_has_their_own_reason_whoever_else_is_there():
+    c, e = torch.linspace(0, 1, 101).double(), torch.zeros(101).double()
+    fitted = RankMap().fit(aged(c + e, c))
+    both = aged(torch.tensor([0.5, 1.0]).double(), torch.tensor([NAN, 1.0]).double())
+    out = fitted.map(both, torch.ones(2).double())
+    reasons = {words: who.tolist() for words, who in out.reasons.items() if who.any()}
+    assert reasons == {UNKNOWN: [True, False], OFF_RANGE: [False, True]}
 
 
 def test_missing_numbers_stay_missing_and_teach_nothing():

@@ -14,7 +14,7 @@ from fairfox.fairtests.storage import save_test, to_bytes
 from fairfox.gradients.jacobian import WIDE_STEP, default_step, suited_step
 from fairfox.pipeline import score
 from fairfox.report.files import scores_table
-from fairfox.streaming.batches import BatchScorer, job_for, prepare_job, scorer_for
+from fairfox.streaming.batches import PILOT, BatchScorer, job_for, prepare_job, scorer_for, some_people
 from fairfox.streaming.sources import ModelSource
 from tests.streaming.world import COLUMNS, MODEL, assert_same_columns, at_once, job_of, lending
 from tests.support import fitted_on
@@ -126,3 +126,13 @@ def test_a_test_comes_as_a_file_or_fitted(tmp_path: Path):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5).select([]), options={})
     with pytest.raises(OptionError, match="fdr is no option for streams; give positive, output, returns, kind"):
         prepare_job((fitted, to_bytes(fitted)), source, lending(5), options={"fdr": 0.1})
+
+
+def test_some_people_come_from_the_whole_table_and_all_of_few_do():
+    table = pa.table({"n": range(PILOT + PILOT // 5)})
+    drawn = some_people(table)["n"].to_pylist()
+    assert len(drawn) == len(set(drawn)) == PILOT
+    assert drawn == sorted(drawn)
+    last = sum(n >= PILOT for n in drawn)  # a sixth of the table, and so of those drawn
+    assert 0.9 * PILOT / 6 < last < 1.1 * PILOT / 6
+    assert some_people(table.slice(0, PILOT)).num_rows == PILOT
